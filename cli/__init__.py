@@ -1,0 +1,1 @@
+"""The `ringlog` command: parse, call, print."""

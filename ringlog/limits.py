@@ -1,0 +1,66 @@
+"""Every bound of ringlog, named, in one place, with the relations that must hold between them."""
+
+from __future__ import annotations
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+# The device and what is written to it.
+BLOCK_BYTES = 4 * KIB
+"""Unit of a direct write: positions, lengths and memory are multiples of it."""
+SECTOR_BYTES = 512
+"""What a device writes whole: a torn block holds old or new content per sector."""
+
+# Batches (Kafka's record batch v2).
+BATCH_HEADER_BYTES = 61
+BATCH_BYTES_MAX = 32 * MIB
+"""A batch larger than this is refused before anything of it is looked at."""
+RECORDS_PER_BATCH_MAX = 4 * MIB
+HEADERS_PER_RECORD_MAX = 1 * KIB
+DECOMPRESSED_BYTES_MAX = 64 * MIB
+"""Absolute cap on what one compressed batch may unfold to."""
+
+# Writes of one partition.
+WRITE_BYTES_TARGET = 2 * MIB
+"""A group stops growing here, unless a single batch is larger."""
+WRITE_BYTES_MAX = BATCH_BYTES_MAX + 2 * BLOCK_BYTES
+"""No single write reaches further, so a whole batch found beyond a bad one by more than this proves
+corruption and not a torn write."""
+PENDING_BYTES_PER_PARTITION_MAX = 48 * MIB
+"""Received and not yet written, per partition; past it an append is refused, retriably."""
+
+# Segments and their indexes.
+SEGMENT_BYTES_DEFAULT = 1 * GIB
+SEGMENT_BYTES_MIN = 1 * MIB
+SEGMENT_BYTES_MAX = 2 * GIB - 1
+"""Positions in an offset index are signed 32 bit."""
+SEGMENT_MS_DEFAULT = 7 * 24 * 3600 * 1000
+INDEX_BYTES_MAX = 10 * MIB
+INDEX_INTERVAL_BYTES = 4 * KIB
+RELATIVE_OFFSET_MAX = 2**31 - 1
+PREALLOCATE_BYTES_MIN = 64 * KIB
+PREALLOCATE_BYTES_MAX = 64 * MIB
+
+# A shard.
+TAIL_BYTES_PER_SHARD = 256 * MIB
+"""Memory for append buffers and the recent tail that is served from them."""
+UNCHECKPOINTED_BYTES_PER_SHARD = 512 * MIB
+"""What a shard may have to scan after a crash, over all its partitions."""
+CHECKPOINT_BYTES = 128 * MIB
+"""Bytes appended to the partitions of a shard between two checkpoints of their recovery points."""
+
+# Producers.
+PRODUCER_BATCHES_KEPT = 5
+PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
+PRODUCERS_PER_PARTITION_MAX = 10_000
+
+# Rings.
+RING_BYTES_MIN = 4 * KIB
+RING_BYTES_MAX = 1 * GIB
+
+assert WRITE_BYTES_TARGET <= WRITE_BYTES_MAX
+assert WRITE_BYTES_MAX < PENDING_BYTES_PER_PARTITION_MAX < TAIL_BYTES_PER_SHARD
+assert 3 * CHECKPOINT_BYTES < UNCHECKPOINTED_BYTES_PER_SHARD
+assert BATCH_BYTES_MAX < SEGMENT_BYTES_MAX
+assert BLOCK_BYTES % SECTOR_BYTES == 0

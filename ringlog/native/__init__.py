@@ -1,0 +1,1 @@
+"""The native kernel: the part of ringlog that moves bytes."""

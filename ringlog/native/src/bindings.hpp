@@ -1,0 +1,7 @@
+// One bind function per concern; module.cpp calls them all.
+#pragma once
+#include <nanobind/nanobind.h>
+
+namespace ringlog {
+void bind_checksums(nanobind::module_& m);
+}  // namespace ringlog
