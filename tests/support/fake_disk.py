@@ -82,7 +82,7 @@ class FakeDisk:
         """Let calls stay in flight for a while: each call of `completions` then returns a part of them."""
         self.calls: list[Call] = []
         self.steps = 0
-        """Moments at which the power may go: before a call, before a submission, and while calls are in flight."""
+        """Moments at which the power may go: before a call or a submission, and while calls are in flight."""
         self._rng = random.Random(seed)
         self._names = FakeNames()
         self._kinds: Counter[str] = Counter()
@@ -124,7 +124,7 @@ class FakeDisk:
         self._held.add(token)
 
     def hold_all(self, kind: str = "", path: str = "") -> None:
-        """Keep each call of this kind, with `path` a part of its path, in flight: those there are and all later."""
+        """Keep every call of this kind in flight, on paths that contain `path`: present ones and later ones."""
         self._hold_rules.append((kind, path))
         for pending in (*self._queued.values(), *self._submitted.values()):
             self._hold_by_rules(pending.call)
@@ -318,9 +318,9 @@ class FakeDisk:
     ) -> tuple[Call, int | None]:
         """Write the call down, and see what the plan has for it. Tokens start at 1."""
         self._step()
-        index = len(self.calls)
-        call = Call(index, kind, path, position, length, token=index + 1 if queued else 0)
-        verdict = self.faults.verdict(index, kind, self._kinds[kind])
+        number = len(self.calls)
+        call = Call(number, kind, path, position, length, token=number + 1 if queued else 0)
+        verdict = self.faults.verdict(number, kind, self._kinds[kind])
         self._kinds[kind] += 1
         self.calls.append(call)
         return call, verdict

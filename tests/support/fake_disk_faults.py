@@ -14,7 +14,7 @@ FAILABLE = frozenset(
 class Call(NamedTuple):
     """One call that a disk was asked for, in order of asking: a place where something can go wrong."""
 
-    index: int
+    number: int
     kind: str
     path: str
     position: int = 0
@@ -28,7 +28,7 @@ class PowerLoss(BaseException):
 
 @dataclass(slots=True)
 class Faults:
-    """A plan of faults. Calls are counted from 0, overall (`Call.index`) or within one kind.
+    """A plan of faults. Calls are counted from 0, overall (`Call.number`) or within one kind.
 
     >>> faults = Faults()
     >>> faults.fail("flush", nth=2, errno=errnos.EIO)
@@ -39,12 +39,12 @@ class Faults:
     """Room for the content of all files together; what does not fit gets a short write, then ENOSPC."""
     power_loss_at_step: int | None = None
     """The step (`FakeDisk.steps`) that raises PowerLoss instead of happening."""
-    _by_index: dict[int, int] = field(default_factory=dict)
+    _by_number: dict[int, int] = field(default_factory=dict)
     _by_kind: dict[tuple[str, int], int] = field(default_factory=dict)
 
-    def fail_call(self, index: int, *, errno: int = errnos.EIO) -> None:
-        """The call with this index fails."""
-        self._by_index[index] = -errno
+    def fail_call(self, number: int, *, errno: int = errnos.EIO) -> None:
+        """The call with this number fails."""
+        self._by_number[number] = -errno
 
     def fail(self, kind: str, *, nth: int, errno: int = errnos.EIO) -> None:
         """The nth call of a kind fails."""
@@ -55,12 +55,12 @@ class Faults:
         """The nth write moves only its first `nbytes`."""
         self._by_kind["write", nth] = nbytes
 
-    def short_call(self, index: int, *, nbytes: int) -> None:
-        """The call with this index, a write, moves only its first `nbytes`."""
-        self._by_index[index] = nbytes
+    def short_call(self, number: int, *, nbytes: int) -> None:
+        """The call with this number, a write, moves only its first `nbytes`."""
+        self._by_number[number] = nbytes
 
-    def verdict(self, index: int, kind: str, nth: int) -> int | None:
+    def verdict(self, number: int, kind: str, nth: int) -> int | None:
         """What the plan says of a call: None (it works), a negative errno, or the bytes of a short write."""
-        if index in self._by_index:
-            return self._by_index[index]
+        if number in self._by_number:
+            return self._by_number[number]
         return self._by_kind.get((kind, nth))

@@ -114,8 +114,8 @@ class FakeInode:
         self.changes = [change for change in self.changes if change.sequence > up_to_sequence]
 
     def fail_flush(self, up_to_sequence: int, rng: random.Random) -> None:
-        """A flush failed. As in Linux, the data that it covered counts as clean from now on: part of it landed,
-        the rest is still seen by programs, and no later flush will write it."""
+        """A flush failed. As in Linux, the data that it covered counts as clean from now on: part of it
+        landed, the rest is still seen by programs, and no later flush will write it."""
         covered = [change for change in self.changes if change.sequence <= up_to_sequence]
         _land_some(self.durable, covered, 0, rng, survival=0.5)
         self.changes = [
