@@ -124,7 +124,7 @@ class FakeDisk:
         self._held.add(token)
 
     def hold_all(self, kind: str = "", path: str = "") -> None:
-        """Keep every call of this kind in flight, on paths that contain `path`: present ones and later ones."""
+        """Keep all calls of this kind in flight, on paths that contain `path`: present and later ones."""
         self._hold_rules.append((kind, path))
         for pending in (*self._queued.values(), *self._submitted.values()):
             self._hold_by_rules(pending.call)
