@@ -43,8 +43,8 @@ def open_disk(prefer: Preference = "auto") -> WatchingDisk:
         if prefer == "io_uring":
             raise DiskEngineUnavailable(reason) from error
         _log.warning(
-            "io_uring is not available: %s Falling back to the plain engine: just as durable, but the writes of a "
-            "cycle go to the device one after the other, so appends to many partitions are several times slower.",
+            "io_uring is not available: %s Falling back to the plain engine: just as durable, but the writes "
+            "of a cycle go to the device one by one, so appends to many partitions are several times slower.",
             reason,
         )
         return PlainDisk()
@@ -54,20 +54,22 @@ def why_unavailable(error: ImportError | OSError) -> str:
     """What keeps io_uring from working, and what allows it.
 
     >>> why_unavailable(OSError(errno.ENOSYS, "Function not implemented"))
-    'the kernel was built without it (ENOSYS), or a sandbox hides it. Use Linux 6.1 or newer, outside of gVisor.'
+    'the kernel has none, or a sandbox hides it (ENOSYS). Use Linux 6.1 or newer, outside of gVisor.'
     """
     if isinstance(error, ImportError):
         return f"the liburing package cannot be loaded ({error}). Install liburing==2024.5.3."
     if error.errno in (errno.EPERM, errno.EACCES):
         disabled = _read_sysctl()
         if disabled != "0":
-            return f"kernel.io_uring_disabled is {disabled}. Allow it with: sysctl -w kernel.io_uring_disabled=0."
+            return f"kernel.io_uring_disabled is {disabled}. Allow it: sysctl -w kernel.io_uring_disabled=0."
         return (
             "a seccomp filter forbids it, as container runtimes do. Allow io_uring_setup, io_uring_enter and "
-            "io_uring_register in the container's seccomp profile (docker run --security-opt seccomp=PROFILE)."
+            "io_uring_register in the profile that the container is given (--security-opt seccomp=PROFILE)."
         )
     if error.errno == errno.ENOSYS:
-        return "the kernel was built without it (ENOSYS), or a sandbox hides it. Use Linux 6.1 or newer, outside of gVisor."
+        return (
+            "the kernel has none, or a sandbox hides it (ENOSYS). Use Linux 6.1 or newer, outside of gVisor."
+        )
     if error.errno == errno.ENOMEM:
         return (
             "the limit of locked memory is too small for a ring (ENOMEM). Raise it with: ulimit -l unlimited."

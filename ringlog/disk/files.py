@@ -33,7 +33,7 @@ def require_ok(result: int, path: str, expected: int = 0) -> None:
 
 
 def read_now(disk: Disk, file: File | str, position: int, nbytes: int) -> bytes:
-    """Read a range and wait for it. Shorter than `nbytes` where the file ends. Direct files may be given too."""
+    """Read a range and wait for it; less where the file ends. Files opened as direct may be given, too."""
     if isinstance(file, str):
         opened = disk.open(file)
         try:
@@ -61,9 +61,9 @@ def read_file(disk: Disk, path: str) -> bytes:
 
 
 def replace_file(disk: Disk, path: str, data: bytes) -> None:
-    """Give a file a new content, at once and for good: after a crash at any moment it holds the old content or
-    the new, and once this returned the new. A failure raises OSError and leaves the old content in place, unless it
-    came from the last step, the flush of the directory: then the file holds the new content, not yet durably.
+    """Give a file a new content, at once and for good: after a crash at any moment it holds the old content
+    or the new, and the new once this has returned. A failure raises OSError and leaves the old content, unless
+    it came from the last step, the flush of the directory: then the file holds the new content, not durably.
     """
     temporary = path + TEMPORARY_SUFFIX
     try:

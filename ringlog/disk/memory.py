@@ -24,17 +24,17 @@ def aligned(nbytes: int) -> memoryview:
 
 
 def require_bytes(view: memoryview, *, writable: bool = False) -> None:
-    """Refuse what a device cannot be given as it is: no bytes at all, gaps between them, items wider than one.
+    """Refuse what a device cannot be given as it is: no bytes, gaps between them, items wider than one.
 
     >>> require_bytes(memoryview(b"abcd"))
     >>> require_bytes(memoryview(b"abcd")[::2])
     Traceback (most recent call last):
     ...
-    ValueError: a disk moves contiguous bytes, not a view with format 'B' and strides (2,)
+    ValueError: a disk moves contiguous bytes, not a view of format 'B' and strides (2,)
     """
     if view.format != "B" or view.ndim != 1 or not view.contiguous:
         raise ValueError(
-            f"a disk moves contiguous bytes, not a view with format {view.format!r} and strides {view.strides}"
+            f"a disk moves contiguous bytes, not a view of format {view.format!r} and strides {view.strides}"
         )
     if view.nbytes == 0:
         raise ValueError("a disk cannot move an empty view")

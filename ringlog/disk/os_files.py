@@ -70,7 +70,7 @@ class OsFiles:
             )
 
     def make_dir(self, path: str) -> None:
-        """Make a directory and its parents, each durable in its parent: no file in it can outlive its name."""
+        """Make a directory and its parents, each durable at once: no file may be lost with its directory."""
         if os.path.isdir(path):
             return
         parent = parent_of(path)
@@ -110,8 +110,8 @@ class OsFiles:
         if directory not in self._dirs_without_direct:
             self._dirs_without_direct.add(directory)
             _log.warning(
-                "the file system of %s refuses O_DIRECT: writes there go through the page cache. They are as durable "
-                "as otherwise, and cost 2-4 times as much. Put the data on ext4 or XFS.",
+                "the file system of %s refuses O_DIRECT: writes there go through the page cache. They are just "
+                "as durable, and cost 2-4 times as much. Put the data on ext4 or XFS.",
                 directory,
             )
 

@@ -51,24 +51,34 @@ class PlainDisk(OsFiles):
     def flush(self, file: File) -> int:
         assert isinstance(file, OsFile)
         fd = file.fd
-        return self._queue(lambda: os.fdatasync(fd) or 0)
+
+        def flush_now() -> int:
+            os.fdatasync(fd)
+            return 0
+
+        return self._queue(flush_now)
 
     def flush_dir(self, path: str) -> int:
         fd = open_dir(path)
 
-        def flush_and_close() -> int:
+        def flush_now() -> int:
             try:
                 os.fsync(fd)
             finally:
                 os.close(fd)
             return 0
 
-        return self._queue(flush_and_close)
+        return self._queue(flush_now)
 
     def preallocate(self, file: File, position: int, length: int) -> int:
         assert isinstance(file, OsFile)
         fd = file.fd
-        return self._queue(lambda: os.posix_fallocate(fd, position, length) or 0)
+
+        def preallocate_now() -> int:
+            os.posix_fallocate(fd, position, length)
+            return 0
+
+        return self._queue(preallocate_now)
 
     def close(self, file: File) -> None:
         self.submit()

@@ -2,15 +2,15 @@
 
 The only importer of the liburing package, whose traps are kept out of sight here:
 
-- Its exceptions carry whatever errno some earlier call left behind: errno is set to 0 before each call that raises.
-- An entry of a full queue is a null pointer, and preparing it crashes: calls are prepared in an entry of our own
-  (`self._sqe`) and copied in; a full queue refuses the copy, is submitted, and takes it then.
+- Its exceptions carry whatever errno some earlier call left behind: errno is cleared before calls that raise.
+- An entry of a full queue is a null pointer, and preparing it crashes: calls are prepared in an entry of our
+  own (`self._sqe`) and copied in; a full queue refuses the copy, is submitted, and takes it then.
 - Only `peek_cqe` and `cqe_seen` are right when the completion queue wraps.
 - A wait holds the GIL and cannot be given a time limit without an exception: a timer in the ring ends it.
 - It keeps no reference to the memory that the kernel reads and writes: `self._pinned` does.
 
-Everything that runs between "the kernel knows the call" and "we know that the kernel knows" is arranged so that
-a signal handler that raises (Ctrl-C) cannot come between: Python runs handlers after calls, not after stores.
+A signal handler that raises (Ctrl-C) may end any of this. Python runs handlers after calls, not after stores,
+so a note of what the kernel was told, or said, is a store right before the call: nothing is lost or taken twice.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ from ringlog.errors import check
 from ringlog.limits import DISK_RING_ENTRIES
 
 SIGNAL_SLICE_S = 0.1
-"""The longest uninterrupted wait. A signal ends a wait at once, save one that arrives in the moment between Python's
-last look and the system call; that one is seen after this time."""
+"""The longest wait in one system call. A signal ends a wait at once, save one that arrives in the moment
+between Python's last look and the system call: that one is seen after this time."""
 
 REFUSED_PAUSE_S = 0.001
 """How long to wait when the kernel is out of memory for calls and none has completed."""
@@ -108,7 +108,7 @@ class UringDisk(OsFiles):
         self._dir_fds: dict[int, int] = {}
         self._watches: dict[int, int] = {}
         self._timers: dict[int, tuple[float, timespec]] = {}
-        """Armed timers: when they fire, in monotonic seconds, and the span that the kernel reads at submission."""
+        """Armed timers: when each fires (monotonic seconds), and its span, which the kernel reads at submission."""
         self._owner = threading.get_ident()
         self._prove()
 
@@ -212,7 +212,7 @@ class UringDisk(OsFiles):
             return
         io_uring_prep_poll_remove(self._sqe, token)
         self._put(self._new_special())
-        # At once: the caller is about to close the descriptor, and its number may come back as another file's.
+        # At once: the caller may close the descriptor now, and its number come back as another file's.
         self.submit()
 
     # -- the submission side ---------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class UringDisk(OsFiles):
 
     # -- the completion side ---------------------------------------------------------------------------------
     def _wait(self, until: float | None) -> None:
-        """Submit and sleep until something completes, a signal arrives, a timer fires: at `until` at the latest."""
+        """Submit, and sleep until something completes or a signal arrives, for a slice or up to `until`."""
         wake_at = time.monotonic() + SIGNAL_SLICE_S
         if until is not None:
             wake_at = min(wake_at, until)
@@ -316,7 +316,8 @@ class UringDisk(OsFiles):
 
     # -- birth -----------------------------------------------------------------------------------------------
     def _open_ring(self, entries: int) -> io_uring:
-        """A ring of the best kind that this kernel has. A ring that failed is not used again: it believes to be open."""
+        """A ring of the best kind that this kernel has. One that failed to open is not used again: it does
+        not know that it failed."""
         self._errno.value = 0
         ring = io_uring()
         try:
@@ -329,8 +330,8 @@ class UringDisk(OsFiles):
         ring = io_uring()
         io_uring_queue_init(entries, ring, IORING_SETUP_CLAMP)
         _log.warning(
-            "this kernel (%s) has no DEFER_TASKRUN: completions interrupt the shard whenever they like, which costs "
-            "latency under load. Linux 6.1 has it.",
+            "this kernel (%s) has no DEFER_TASKRUN: completions interrupt the shard whenever they like, "
+            "which costs latency under load. Linux 6.1 has it.",
             os.uname().release,
         )
         return ring
@@ -346,7 +347,7 @@ class UringDisk(OsFiles):
 
 
 class _ShutDown:
-    """Stands where the ring was: liburing refuses its type, where it would crash on a ring that was exited."""
+    """Stands where the ring was: liburing refuses its type, but would crash on a ring that was exited."""
 
 
 def _errno_of_this_thread() -> ctypes.c_int:
