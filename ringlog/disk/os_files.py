@@ -110,8 +110,8 @@ class OsFiles:
         if directory not in self._dirs_without_direct:
             self._dirs_without_direct.add(directory)
             _log.warning(
-                "the file system of %s refuses O_DIRECT: writes there go through the page cache. They are just "
-                "as durable, and cost 2-4 times as much. Put the data on ext4 or XFS.",
+                "the file system of %s refuses O_DIRECT: writes there go through the page cache. They are "
+                "just as durable, and cost 2-4 times as much. Put the data on ext4 or XFS.",
                 directory,
             )
 
