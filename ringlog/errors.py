@@ -90,6 +90,12 @@ class DiskFull(RinglogError):
     retriable = True
 
 
+class DiskEngineUnavailable(RinglogError):
+    """The disk engine that was asked for does not work here; the message says why and how to allow it."""
+
+    code = "DISK_ENGINE_UNAVAILABLE"
+
+
 class OutOfOrderSequence(RinglogError):
     """A producer skipped a sequence number: an earlier batch of its was lost or is still on its way."""
 

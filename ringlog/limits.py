@@ -12,6 +12,9 @@ BLOCK_BYTES = 4 * KIB
 SECTOR_BYTES = 512
 """What a device writes whole: a torn block holds old or new content per sector."""
 
+DISK_RING_ENTRIES = 1024
+"""Calls that one submission hands to the kernel. More are submitted in several goes."""
+
 # Batches (Kafka's record batch v2).
 BATCH_HEADER_BYTES = 61
 BATCH_BYTES_MAX = 32 * MIB

@@ -87,7 +87,8 @@ class Disk(Protocol):
 
     def completions(self, wait_s: float | None = 0.0) -> list[Completion]:
         """What has completed. Waits for at least one up to `wait_s` seconds (None: for ever) when
-        calls are in flight; returns at once when none are. Calls that were queued and not submitted are submitted first."""
+        calls are in flight; returns at once when none are. Calls that were queued and not submitted are
+        submitted first."""
         ...
 
     def wait(self, token: int) -> int:
@@ -101,4 +102,20 @@ class Disk(Protocol):
 
     def shutdown(self) -> None:
         """Wait for what is in flight and release everything. The disk is unusable afterwards."""
+        ...
+
+
+@runtime_checkable
+class WatchingDisk(Disk, Protocol):
+    """A disk that is also the one place where its owner waits: for completions, and for doorbells."""
+
+    def watch(self, fd: int) -> int:
+        """Return a Completion(token, events) from `completions` each time that `fd` becomes readable, until
+        `unwatch`. Whoever gets one reads the descriptor empty before waiting again: several rings of a
+        doorbell may come as one. A negative result is an error, and the end of the watch. Watches are not
+        counted in `in_flight`."""
+        ...
+
+    def unwatch(self, token: int) -> None:
+        """End a watch. Nothing with its token is returned from now on, and the descriptor may be closed."""
         ...

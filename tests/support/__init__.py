@@ -1,0 +1,1 @@
+"""What several test suites share. Production code never imports it."""

@@ -1,0 +1,116 @@
+"""The name space of the fake disk: names are volatile until their directory was flushed.
+
+Operations that were not flushed survive a power loss as a prefix of their order, as a journal keeps them.
+Directories themselves are durable at once: a simplification, as ringlog makes them long before it writes.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass, field
+
+from tests.support.fake_disk_file import FakeInode, prefix_length
+
+
+@dataclass(slots=True)
+class NameChange:
+    """One create, rename or remove: the entries that it sets (None: no such name), all or none of them."""
+
+    sequence: int
+    entries: dict[str, FakeInode | None]
+    unflushed_dirs: set[str]
+
+
+@dataclass(slots=True)
+class FakeNames:
+    """Paths and what they name, now and after a power loss."""
+
+    live: dict[str, FakeInode] = field(default_factory=dict)
+    durable: dict[str, FakeInode] = field(default_factory=dict)
+    dirs: set[str] = field(default_factory=lambda: {"/", "."})
+    changes: list[NameChange] = field(default_factory=list)
+    sequence: int = 0
+
+    def require_dir(self, path: str) -> None:
+        if path not in self.dirs:
+            kind = NotADirectoryError if path in self.live else FileNotFoundError
+            raise kind(f"no such directory: {path}")
+
+    def make_dir(self, path: str) -> None:
+        while path not in self.dirs:
+            if path in self.live:
+                raise FileExistsError(f"a file stands where a directory is to be made: {path}")
+            self.dirs.add(path)
+            path = parent_of(path)
+
+    def find(self, path: str) -> FakeInode:
+        if path in self.dirs:
+            raise IsADirectoryError(f"a directory: {path}")
+        if path not in self.live:
+            raise FileNotFoundError(f"no such file: {path}")
+        return self.live[path]
+
+    def create(self, path: str) -> FakeInode:
+        self.require_dir(parent_of(path))
+        inode = FakeInode()
+        self._change({path: inode})
+        return inode
+
+    def rename(self, old: str, new: str) -> None:
+        inode = self.find(old)
+        if new in self.dirs:
+            raise IsADirectoryError(f"a directory: {new}")
+        self.require_dir(parent_of(new))
+        if old != new:
+            self._change({old: None, new: inode})
+
+    def remove(self, path: str) -> None:
+        self.find(path)
+        self._change({path: None})
+
+    def flush_dir(self, path: str, up_to_sequence: int) -> None:
+        """A flush of a directory completed that was submitted when `sequence` was `up_to_sequence`.
+
+        A rename across directories is durable when both are flushed. An operation takes with it the earlier
+        ones on the same names, wherever else they reach: operations on one name keep their order.
+        """
+        settled: set[str] = set()
+        kept = []
+        for change in reversed(self.changes):
+            if change.sequence <= up_to_sequence:
+                change.unflushed_dirs.discard(path)
+            if not change.unflushed_dirs or settled & change.entries.keys():
+                settled |= change.entries.keys()
+                change.unflushed_dirs.clear()
+            else:
+                kept.append(change)
+        for change in self.changes:
+            if not change.unflushed_dirs:
+                _apply(self.durable, change)
+        self.changes = kept[::-1]
+
+    def after_power_loss(self, rng: random.Random, survival: float) -> dict[str, FakeInode]:
+        """The names that a restart finds, with the inodes of this disk."""
+        names = dict(self.durable)
+        for change in self.changes[: prefix_length(len(self.changes), rng, survival)]:
+            _apply(names, change)
+        return names
+
+    def _change(self, entries: dict[str, FakeInode | None]) -> None:
+        self.sequence += 1
+        change = NameChange(self.sequence, entries, {parent_of(path) for path in entries})
+        self.changes.append(change)
+        _apply(self.live, change)
+
+
+def parent_of(path: str) -> str:
+    return os.path.dirname(path) or "."
+
+
+def _apply(names: dict[str, FakeInode], change: NameChange) -> None:
+    for path, inode in change.entries.items():
+        if inode is None:
+            names.pop(path, None)
+        else:
+            names[path] = inode
