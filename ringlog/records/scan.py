@@ -90,9 +90,7 @@ def check(
     return np.frombuffer(rows, dtype=BATCH_TABLE)
 
 
-def find_batch(
-    data: Any, start: int, *, min_offset: int, bytes_max: int = limits.BATCH_BYTES_MAX
-) -> int:
+def find_batch(data: Any, start: int, *, min_offset: int, bytes_max: int = limits.BATCH_BYTES_MAX) -> int:
     """The first byte at or behind `start` where a whole batch with a right CRC begins whose base offset is at
     least `min_offset`; -1 when there is none. One pass over the bytes, whatever they claim to be.
 

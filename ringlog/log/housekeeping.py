@@ -1,0 +1,273 @@
+"""Seals, checkpoints and the clean stop of one partition: what moves its durable recovery point.
+
+All three write the indexes, the producers' snapshot and then `partition.state`, in this order: the state
+vouches for the others by checksum, so a crash in between leaves an older state that is still true.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ringlog.errors import CorruptSegment, check
+from ringlog.log.epochs import EpochStart
+from ringlog.log.index import OFFSET_ENTRY, TIME_ENTRY
+from ringlog.log.jobs import Job, must, replace_file, write_file
+from ringlog.log.names import INDEX, SNAPSHOT, STATE_NAME, TIME_INDEX, offset_name, parse_offset_name
+from ringlog.log.partition import LogStatus, PartitionLog, Quarantined, disk_error
+from ringlog.log.segment import ActiveSegment, SealedSegment, Segment
+from ringlog.log.state import ActivePoint, PartitionState, SavedIndexes, SealedEntry
+from ringlog.records.checksum import crc32c
+
+_SNAPSHOTS_KEPT = 2
+
+
+class Mark(NamedTuple):
+    """A place between two groups of batches, with all that the log knew there."""
+
+    segment: ActiveSegment
+    next_offset: int
+    position: int
+    bytes_appended: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    index_entries: int
+    time_index_entries: int
+    epochs: tuple[EpochStart, ...]
+    snapshot: bytes | None
+    """The producers' state, None when there are no producers."""
+
+
+class Housekeeper:
+    """Runs the chores of one log, one at a time and in order."""
+
+    def __init__(self, log: PartitionLog, on_wanted: Callable[[Housekeeper], None]) -> None:
+        self.log = log
+        self._on_wanted = on_wanted
+        """Told when a checkpoint is wanted: from then on tick() is to be called until it returns True."""
+        self.bytes_checkpointed = log.bytes_appended
+        self._ends: dict[int, Mark] = {}
+        """Marks at the ends of segments that were rolled and are not sealed yet, by base offset."""
+        self._checkpoint: Mark | None = None
+        self._wanted = False
+        self._chores: deque[Callable[[], Job[None]]] = deque()
+        self._running = False
+        log.on_roll = self._rolled
+        log.on_segment_written = self._segment_written
+
+    @property
+    def quiet(self) -> bool:
+        return not (self._running or self._chores)
+
+    @property
+    def unscanned_bytes(self) -> int:
+        """What a crash now would make recovery scan."""
+        return self.log.bytes_appended - self.bytes_checkpointed
+
+    # -- when ----------------------------------------------------------------------------------------------
+
+    def want_checkpoint(self) -> None:
+        """Move the recovery point to the end of the group that is filling, as soon as that is flushed."""
+        log = self.log
+        if self._wanted or log.status is not LogStatus.OPEN:
+            return
+        self._wanted = True
+        if not log.idle:
+            log.on_extent_boundary = self._at_boundary
+        self._on_wanted(self)
+
+    def _at_boundary(self) -> None:
+        self._checkpoint = take_mark(self.log)
+
+    def tick(self) -> bool:
+        """Start the checkpoint that was wanted if its mark is flushed now. True when none is wanted any more."""
+        log, mark = self.log, self._checkpoint
+        if not self._wanted or log.status is not LogStatus.OPEN:
+            return True
+        if mark is None:
+            if not log.idle:
+                return False
+            mark = take_mark(log)
+            log.on_extent_boundary = None
+        if mark.next_offset > log.flushed_offset:
+            self._checkpoint = mark
+            if mark.next_offset <= log.written_offset:
+                log.flush()
+            return False
+        self._checkpoint, self._wanted = None, False
+        self._enqueue(lambda: self.save_mark(mark))
+        return True
+
+    def _rolled(self, old: ActiveSegment) -> None:
+        old.index.finish()
+        self._ends[old.base_offset] = take_mark(self.log)
+        # A seal is a checkpoint too, at a later place than one that is still waited for.
+        self._checkpoint, self._wanted = None, False
+        self.log.on_extent_boundary = None
+
+    def _segment_written(self, old: ActiveSegment) -> None:
+        mark = self._ends.pop(old.base_offset)
+        self._enqueue(lambda: self._seal(old, mark))
+
+    def _enqueue(self, chore: Callable[[], Job[None]]) -> None:
+        self._chores.append(chore)
+        self._next()
+
+    def _next(self) -> None:
+        if self._running or not self._chores:
+            return
+        self._running = True
+        self.log.context.dispatcher.spawn(self._chores.popleft()(), self._done, self._failed)
+
+    def _done(self, _: None) -> None:
+        self._running = False
+        self._next()
+
+    def _failed(self, error: Exception) -> None:
+        self._running = False
+        self._chores.clear()
+        if self.log.status is LogStatus.OPEN:
+            self.log.fence(disk_error(self.log.name, "checkpoint", error))
+
+    # -- what ----------------------------------------------------------------------------------------------
+
+    def save_mark(self, mark: Mark, clean: bool = False) -> Job[None]:
+        """Make the mark the recovery point."""
+        yield from self._save_indexes(mark)
+        yield from self._save_snapshot(mark)
+        yield from self._save_state(mark, clean)
+        self.bytes_checkpointed = mark.bytes_appended
+
+    def _seal(self, old: ActiveSegment, mark: Mark) -> Job[None]:
+        """Turn a segment that was rolled and written into a sealed one, truncated to its content."""
+        log = self.log
+        if old.held is not None:
+            log.context.disk.truncate(old.held.file, old.position)
+            must((yield log.context.disk.flush(old.held.file)), "flush")
+        yield from self._save_indexes(mark)
+        sealed = SealedSegment(
+            SealedEntry(
+                old.base_offset,
+                mark.next_offset,
+                old.position,
+                mark.max_timestamp,
+                old.saved.index_crc,
+                old.saved.time_index_crc,
+                old.quarantined,
+            )
+        )
+        sealed.offsets, sealed.times = old.index.offsets, old.index.times
+        at = log.segments.index(old)
+        log.segments[at] = sealed
+        if old.held is not None:
+            log.files.release(old.held)
+            old.held = None
+        following = log.segments[at + 1]
+        assert isinstance(following, ActiveSegment)
+        start = mark._replace(
+            segment=following,
+            position=0,
+            max_timestamp=-1,
+            max_timestamp_offset=following.base_offset,
+            index_entries=0,
+            time_index_entries=0,
+        )
+        yield from self.save_mark(start)
+
+    def _save_indexes(self, mark: Mark) -> Job[None]:
+        """Bring the index files of a segment up to the mark: only what is new is written."""
+        segment = mark.segment
+        base = f"{self.log.path}/{offset_name(segment.base_offset, '')}"
+        saved = segment.saved
+        offsets = segment.index.offsets.encode(saved.index_entries, mark.index_entries)
+        times = segment.index.times.encode(saved.time_index_entries, mark.time_index_entries)
+        disk = self.log.context.disk
+        yield from write_file(disk, base + INDEX, offsets, saved.index_entries * OFFSET_ENTRY.itemsize)
+        yield from write_file(disk, base + TIME_INDEX, times, saved.time_index_entries * TIME_ENTRY.itemsize)
+        segment.saved = SavedIndexes(
+            mark.index_entries,
+            crc32c(offsets, saved.index_crc),
+            mark.time_index_entries,
+            crc32c(times, saved.time_index_crc),
+        )
+
+    def _save_snapshot(self, mark: Mark) -> Job[None]:
+        disk, path = self.log.context.disk, self.log.path
+        if mark.snapshot is None:
+            return
+        yield from replace_file(disk, f"{path}/{offset_name(mark.next_offset, SNAPSHOT)}", mark.snapshot)
+        names = [name for name, _ in disk.list_dir(path)]
+        snapshots = [name for name in names if (p := parse_offset_name(name)) and p.suffix == SNAPSHOT]
+        for name in snapshots[:-_SNAPSHOTS_KEPT]:
+            disk.remove(f"{path}/{name}")
+
+    def _save_state(self, mark: Mark, clean: bool) -> Job[None]:
+        log, segment = self.log, mark.segment
+        check(log.flushed_offset >= mark.next_offset, "the recovery point is flushed")
+        state = PartitionState(
+            clean=clean,
+            log_start_offset=log.log_start_offset,
+            reach_bytes=log.settings.reach_bytes,
+            sealed=[
+                s.entry
+                for s in log.segments
+                if isinstance(s, SealedSegment) and s.base_offset < segment.base_offset
+            ],
+            active=ActivePoint(
+                base_offset=segment.base_offset,
+                next_offset=mark.next_offset,
+                position=mark.position,
+                created_ms=segment.created_ms,
+                max_timestamp=mark.max_timestamp,
+                max_timestamp_offset=mark.max_timestamp_offset,
+                indexes=segment.saved,
+            ),
+            epochs=list(mark.epochs),
+            has_producers=mark.snapshot is not None,
+        )
+        yield from replace_file(log.context.disk, f"{log.path}/{STATE_NAME}", state.encode())
+
+    def save_point(self) -> Job[None]:
+        """Make the end of a log that was just recovered its recovery point."""
+        yield from self.save_mark(take_mark(self.log))
+
+    def close(self) -> Job[None]:
+        """The clean stop of an idle log: every file is truncated to its content, and opening needs no scan."""
+        log = self.log
+        check(log.idle and self.quiet, "a log is closed when nothing is in flight")
+        active = log.active
+        if active.held is not None:
+            log.context.disk.truncate(active.held.file, active.position)
+            must((yield log.context.disk.flush(active.held.file)), "flush")
+            log.note_flushed()
+        yield from self.save_mark(take_mark(log), clean=True)
+
+    def quarantine(self, segment: Segment, error: CorruptSegment) -> None:
+        """Refuse a segment to readers from now on, also after a restart. Appends go on behind it."""
+        log = self.log
+        if segment.quarantined or log.status is not LogStatus.OPEN:
+            return
+        segment.quarantined = True
+        log.context.events.append(Quarantined(log, error))
+        if segment is log.active:
+            log.roll(segment.created_ms)
+        else:
+            self.want_checkpoint()
+
+
+def take_mark(log: PartitionLog) -> Mark:
+    """The end of what was received. Only between two groups does the end of a write coincide with it."""
+    segment = log.active
+    return Mark(
+        segment=segment,
+        next_offset=log.next_offset,
+        position=segment.position,
+        bytes_appended=log.bytes_appended,
+        max_timestamp=segment.index.max_timestamp,
+        max_timestamp_offset=segment.index.max_timestamp_offset,
+        index_entries=len(segment.index.offsets),
+        time_index_entries=len(segment.index.times),
+        epochs=log.epochs.starts,
+        snapshot=log.producers.encode(log.next_offset) if len(log.producers) else None,
+    )

@@ -1,0 +1,536 @@
+"""The log of one partition: takes batches, writes them in order, knows how far each has come.
+
+    append ──► queue of extents ──► one write in flight ──► recent tail, served from memory
+               (received)             (written, flushed)
+
+Offsets only grow, and flushed_offset ≤ written_offset ≤ next_offset always holds. One shard owns a log; it calls
+append() for what came in, pump() once a cycle, and learns of progress through the events of its LogStore.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from ringlog.disk.api import Disk, File
+from ringlog.errors import (
+    BatchTooLarge,
+    CorruptSegment,
+    DiskFull,
+    InvalidRequest,
+    PartitionBusy,
+    PartitionFenced,
+    RinglogError,
+    check,
+)
+from ringlog.limits import (
+    BLOCK_BYTES,
+    PENDING_BYTES_PER_PARTITION_MAX,
+    RELATIVE_OFFSET_MAX,
+    WRITE_BYTES_TARGET,
+)
+from ringlog.log.arena import Arena
+from ringlog.log.batch import BatchInfo
+from ringlog.log.epochs import EpochHistory
+from ringlog.log.extent import AppendBuffer, Extent, block_floor
+from ringlog.log.files import SegmentFiles
+from ringlog.log.jobs import Dispatcher, Job, must
+from ringlog.log.producers import ProducerTable, Repeat
+from ringlog.log.segment import ActiveSegment, Segment
+from ringlog.log.settings import LogSettings
+from ringlog.model import Durability, TopicPartition
+from ringlog.records.scan import stamp
+
+
+class Appended(NamedTuple):
+    """Where batches stand in the log. `repeated`: they stood there before and were not appended again."""
+
+    base_offset: int
+    last_offset: int
+    repeated: bool = False
+
+
+class Progress(NamedTuple):
+    """All records below `offset` have reached `durability`."""
+
+    log: PartitionLog
+    offset: int
+    durability: Durability
+
+
+class Fenced(NamedTuple):
+    """The partition takes no appends any more; what was not acknowledged by now is not in the log."""
+
+    log: PartitionLog
+    error: RinglogError
+
+
+class Quarantined(NamedTuple):
+    """A segment was found corrupt and is refused to readers."""
+
+    log: PartitionLog
+    error: CorruptSegment
+
+
+Event = Progress | Fenced | Quarantined
+
+
+class LogStatus(Enum):
+    """OPEN → FENCED (a disk error) or CLOSED; neither goes back: the log is opened anew from disk."""
+
+    OPEN = "open"
+    FENCED = "fenced"
+    CLOSED = "closed"
+
+
+class ShardContext(NamedTuple):
+    """What the logs of one shard share."""
+
+    disk: Disk
+    arena: Arena
+    dispatcher: Dispatcher
+    events: list[Event]
+    make_room: Callable[[], bool]
+    keep_tail: Callable[[PartitionLog, Extent], None]
+
+
+class PartitionLog:
+    """One partition. Made by `ringlog.log.recovery.open_log`."""
+
+    def __init__(
+        self,
+        name: TopicPartition,
+        path: str,
+        settings: LogSettings,
+        context: ShardContext,
+        segments: Sequence[Segment],
+        log_start_offset: int,
+        epochs: EpochHistory,
+        producers: ProducerTable,
+    ) -> None:
+        check(
+            bool(segments) and isinstance(segments[-1], ActiveSegment), "a log ends with its active segment"
+        )
+        self.name = name
+        self.path = path
+        self.settings = settings
+        self.context = context
+        self.segments: list[Segment] = list(segments)
+        """Ascending by base offset. The last one is active; those before it are sealed, or about to be."""
+        self.log_start_offset = log_start_offset
+        self.epochs = epochs
+        self.producers = producers
+        self.status = LogStatus.OPEN
+        self.next_offset = self.active.next_offset
+        self.written_offset = self.next_offset
+        self.flushed_offset = self.next_offset
+        self.tail: list[Extent] = []
+        """Written extents that are still in memory, ascending and without gaps up to written_offset."""
+        self.bytes_appended = 0
+        self.fence_error: RinglogError | None = None
+        self._queue: deque[Extent] = deque()
+        self._queued_bytes = 0
+        self._filling: Extent | None = None
+        """The last of the queue, while more batches may join it."""
+        self._in_flight: Extent | None = None
+        self._blocked = False
+        """A job that opens the next file, or reserves space that the next write needs, is under way."""
+        self._reserving = False
+        self._flushing = False
+        self._disk_segment = self.active
+        """The segment that writes go to. Behind `active` while a roll is under way."""
+        self.files = SegmentFiles(context.disk, path)
+        self._buffer = AppendBuffer(context.arena, context.make_room)
+        self._tail_block: bytes | None = b"" if self.active.position % BLOCK_BYTES == 0 else None
+        """Bytes in the last, partial block; None until they were read from the file of an opened log."""
+        self.on_extent_boundary: Callable[[], None] | None = None
+        """Called once when the next group begins: where a checkpoint can take its mark."""
+        self.on_roll: Callable[[ActiveSegment], None] = lambda segment: None
+        """Called when appends have moved on from a segment: it will be sealed."""
+        self.on_segment_written: Callable[[ActiveSegment], None] = lambda segment: None
+        """Called when all of a segment that was rolled is flushed."""
+
+    # -- what it knows -------------------------------------------------------------------------------------
+
+    @property
+    def active(self) -> ActiveSegment:
+        segment = self.segments[-1]
+        assert isinstance(segment, ActiveSegment)
+        return segment
+
+    @property
+    def readable_offset(self) -> int:
+        """Readers see the records below it: those that an ack could have been given for."""
+        return self.flushed_offset if self.settings.flush.on_ack else self.written_offset
+
+    @property
+    def quiet(self) -> bool:
+        """No disk call of an append is under way."""
+        return not (self._in_flight or self._blocked or self._reserving or self._flushing)
+
+    @property
+    def idle(self) -> bool:
+        """Quiet, and nothing waits to be written."""
+        return self.quiet and not self._queue
+
+    @property
+    def pending_bytes(self) -> int:
+        """Received and not yet written."""
+        return self._queued_bytes + (self._in_flight.nbytes if self._in_flight else 0)
+
+    def segment_of(self, offset: int) -> Segment:
+        """The segment that holds an offset, or that would if it were not compacted away."""
+        at = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
+        return self.segments[max(at, 0)]
+
+    # -- appending -----------------------------------------------------------------------------------------
+
+    def append(
+        self, data: memoryview, batches: Sequence[BatchInfo], *, now_ms: int, leader_epoch: int = 0
+    ) -> Appended:
+        """Take whole, checked batches that lie one after another in writable memory: they are stamped there
+        and copied. On return they are `received`, nothing more; all of them, or none when an error is raised."""
+        self._must_be_open()
+        check(leader_epoch >= self.epochs.latest, "a leader epoch never goes back")
+        check(bool(batches) and sum(b.nbytes for b in batches) == data.nbytes, "the batches fill the data")
+        repeat = self._judge(batches, data.nbytes)
+        if repeat is not None:
+            return Appended(repeat.base_offset, repeat.last_offset, repeated=True)
+        records = sum(b.record_count for b in batches)
+        if self._must_roll(data.nbytes, records, now_ms):
+            self.roll(now_ms)
+        base_offset = self.next_offset
+        next_offset = stamp(
+            data,
+            base_offset=base_offset,
+            leader_epoch=leader_epoch,
+            append_time_ms=now_ms if self.settings.append_time else None,
+        )
+        check(next_offset == base_offset + records, "offsets are dense at append")
+        extent = self._extent_for(data, now_ms)
+        self._note(batches, extent, base_offset, now_ms, leader_epoch)
+        return Appended(base_offset, next_offset - 1)
+
+    def _judge(self, batches: Sequence[BatchInfo], nbytes: int) -> Repeat | None:
+        """Raise unless the batches may be appended; a Repeat when they all were before."""
+        for batch in batches:
+            if batch.nbytes > self.settings.batch_bytes_max:
+                raise BatchTooLarge(
+                    f"{self.name}: a batch of {batch.nbytes} bytes; at most {self.settings.batch_bytes_max} are taken"
+                )
+            if batch.record_count < 1:
+                raise InvalidRequest(f"{self.name}: a batch without records cannot be appended")
+        if self.pending_bytes + nbytes > PENDING_BYTES_PER_PARTITION_MAX:
+            raise PartitionBusy(
+                f"{self.name}: {self.pending_bytes} bytes wait for the disk. Retry after a pause"
+            )
+        if all(batch.producer_id < 0 for batch in batches):
+            return None
+        if len(batches) > 1:
+            raise InvalidRequest(f"{self.name}: an idempotent producer sends one batch at a time")
+        return self.producers.judge(batches[0])
+
+    def _must_roll(self, nbytes: int, records: int, now_ms: int) -> bool:
+        active = self.active
+        return active.position > 0 and (
+            active.position + nbytes > self.settings.segment_bytes
+            or now_ms - active.created_ms >= self.settings.segment_ms
+            or active.index.is_full
+            or self.next_offset + records - 1 - active.base_offset > RELATIVE_OFFSET_MAX
+        )
+
+    def roll_if_due(self, now_ms: int) -> bool:
+        """Move on to a new segment when the active one is old enough, without waiting for an append."""
+        due = self.status is LogStatus.OPEN and self._must_roll(0, 1, now_ms)
+        if due:
+            self.roll(now_ms)
+        return due
+
+    def roll(self, now_ms: int) -> None:
+        """Let what comes next go to a new segment. The old one is sealed when all of it is flushed."""
+        old = self.active
+        new = ActiveSegment(self.next_offset, now_ms)
+        new.next_offset = self.next_offset
+        new.preallocation.inherit(old.preallocation)
+        self._stop_filling()
+        self.on_roll(old)
+        self.segments.append(new)
+        self._tail_block = b""
+        if old.written_position == old.position and self._disk_segment is old:
+            # Nothing of the old segment is on its way, so no completion will tell that it is whole.
+            self._advance_file(new)
+
+    def _extent_for(self, data: memoryview, now_ms: int) -> Extent:
+        """The queued extent that now holds the data at its end."""
+        filling = self._filling
+        if filling is not None and filling.nbytes < WRITE_BYTES_TARGET:
+            self._buffer.add(filling, data, now_ms)
+            return filling
+        self._stop_filling()
+        if self.on_extent_boundary is not None:
+            boundary, self.on_extent_boundary = self.on_extent_boundary, None
+            boundary()
+        extent = self._buffer.begin(self.active, self.active.position, self.next_offset, now_ms)
+        try:
+            self._buffer.add(extent, data, now_ms)
+        except PartitionBusy:
+            self._buffer.finish()
+            extent.release()
+            raise
+        if self._tail_block is not None:
+            extent.fill_head(self._tail_block)
+        self._queue.append(extent)
+        self._filling = extent
+        return extent
+
+    def _stop_filling(self) -> None:
+        """What comes next starts a new extent, with a copy of what stands in the last block."""
+        if self._filling is not None:
+            self._tail_block = self._filling.tail_block()
+            self._buffer.finish()
+            self._filling = None
+
+    def _note(
+        self, batches: Sequence[BatchInfo], extent: Extent, base_offset: int, now_ms: int, leader_epoch: int
+    ) -> None:
+        """Bring all that is derived from the log up to the batches just copied."""
+        active = self.active
+        if active.position == 0:
+            active.created_ms = now_ms
+        self.epochs.note(leader_epoch, base_offset)
+        position, offset = active.position, base_offset
+        for batch in batches:
+            last_offset = offset + batch.record_count - 1
+            timestamp = now_ms if self.settings.append_time else batch.max_timestamp
+            active.index.add_batch(last_offset, position, timestamp)
+            extent.batch_positions.append(position)
+            extent.batch_last_offsets.append(last_offset)
+            if batch.producer_id >= 0:
+                self.producers.note(batch, offset, now_ms)
+            position += batch.nbytes
+            offset = last_offset + 1
+        nbytes = position - active.position
+        active.position, active.next_offset = position, offset
+        self.next_offset = extent.next_offset = offset
+        self._queued_bytes += nbytes
+        self.bytes_appended += nbytes
+
+    # -- writing -------------------------------------------------------------------------------------------
+
+    def pump(self, now_ms: int) -> None:
+        """Queue the next write, if one is due and none is in flight."""
+        if not self._queue or self._in_flight or self._blocked or self.status is not LogStatus.OPEN:
+            return
+        head = self._queue[0]
+        segment = head.segment
+        if segment is not self._disk_segment:
+            self._advance_file(segment)
+            return
+        if segment.held is None:
+            self._block_on(self._open_file(segment))
+            return
+        self._reserve(segment, segment.held.file, head, now_ms)
+        if head.block_end <= segment.allocated:
+            self._write(head, segment.held.file)
+
+    def _write(self, head: Extent, file: File) -> None:
+        self._queue.popleft()
+        if head is self._filling:
+            self._stop_filling()
+        self._queued_bytes -= head.nbytes
+        self._in_flight = head
+        pieces = head.close()
+        token = self.context.disk.write(file, pieces, head.block_start, durable=self.settings.flush.on_ack)
+        self.context.dispatcher.when_done(token, self._write_done)
+
+    def _write_done(self, result: int) -> None:
+        extent, self._in_flight = self._in_flight, None
+        assert extent is not None
+        if self.status is not LogStatus.OPEN:
+            extent.release()
+            return
+        wanted = extent.block_end - extent.block_start
+        if result != wanted:
+            extent.release()
+            what = f"wrote {result} of {wanted} bytes" if result >= 0 else "write"
+            self.fence(disk_error(self.name, what, -result if result < 0 else errno.EIO))
+            return
+        check(extent.base_offset == self.written_offset, "writes of a partition complete in order")
+        self.written_offset = extent.next_offset
+        extent.segment.written_position = extent.end
+        self.tail.append(extent)
+        self.context.keep_tail(self, extent)
+        if self.settings.flush.on_ack:
+            self._flushed_up_to(self.written_offset)
+        else:
+            self.context.events.append(Progress(self, self.written_offset, Durability.WRITTEN))
+
+    def _flushed_up_to(self, offset: int) -> None:
+        check(
+            self.flushed_offset <= offset <= self.written_offset,
+            "flushed follows written and never goes back",
+        )
+        self.flushed_offset = offset
+        self.context.events.append(Progress(self, offset, Durability.FLUSHED))
+
+    def note_flushed(self) -> None:
+        """All that is written was flushed by a chore."""
+        if self.flushed_offset < self.written_offset:
+            self._flushed_up_to(self.written_offset)
+
+    def flush(self) -> None:
+        """Queue a flush of what is written. For policies that do not flush on every ack."""
+        segment = self._disk_segment
+        if self._flushing or self.flushed_offset == self.written_offset or segment.held is None:
+            return
+        if self.status is not LogStatus.OPEN:
+            return
+        self._flushing = True
+        upto = self.written_offset
+
+        def done(result: int) -> None:
+            self._flushing = False
+            if self.status is not LogStatus.OPEN:
+                return
+            if result < 0:
+                self.fence(disk_error(self.name, "flush", -result))
+            elif upto > self.flushed_offset:
+                self._flushed_up_to(upto)
+
+        self.context.dispatcher.when_done(self.context.disk.flush(segment.held.file), done)
+
+    # -- files and space -----------------------------------------------------------------------------------
+
+    def _reserve(self, segment: ActiveSegment, file: File, head: Extent, now_ms: int) -> None:
+        """Reserve space ahead of need; a write waits only when it outran that."""
+        if self._reserving:
+            return
+        wanted = segment.preallocation.next_range(
+            head.block_end, segment.allocated, self.settings.segment_bytes, now_ms
+        )
+        if wanted is None:
+            return
+        position, length = wanted
+        self._reserving = True
+
+        def done(result: int) -> None:
+            self._reserving = False
+            if self.status is not LogStatus.OPEN:
+                return
+            if result == -errno.EOPNOTSUPP:
+                # Such a file system grows files at write time: slower, as durable.
+                segment.allocated = self.settings.segment_bytes * 2
+            elif result < 0:
+                self.fence(disk_error(self.name, "reserve space", -result))
+            else:
+                segment.allocated = max(segment.allocated, position + length)
+
+        token = self.context.disk.preallocate(file, position, length)
+        self.context.dispatcher.when_done(token, done)
+
+    def _advance_file(self, new: ActiveSegment) -> None:
+        """All of the segment before is written: flush it if that is still to do, then open the next file."""
+        old = self._disk_segment
+        check(old.written_position == old.position, "a segment is left when all of it is written")
+        check(old.next_offset == new.base_offset, "segments follow one another without a gap")
+        self._block_on(self._next_file(old, new))
+
+    def _next_file(self, old: ActiveSegment, new: ActiveSegment) -> Job[None]:
+        disk = self.context.disk
+        if self.flushed_offset < new.base_offset and old.held is not None:
+            # Otherwise power loss could leave the new segment's batches behind a hole in the old one.
+            must((yield disk.flush(old.held.file)), "flush")
+            if self.status is not LogStatus.OPEN:
+                return
+            self._flushed_up_to(new.base_offset)
+        self.on_segment_written(old)
+        self._disk_segment = new
+        yield from self._open_file(new)
+
+    def _open_file(self, segment: ActiveSegment) -> Job[None]:
+        """Open the file for appends. Its name survives power loss before the first batch is written to it."""
+        disk = self.context.disk
+        is_new = not disk.exists(self.files.path_of(segment.base_offset))
+        held = self.files.hold(segment.base_offset, write=True)
+        segment.held = held
+        if is_new:
+            must((yield disk.flush_dir(self.path)), "flush directory")
+        segment.allocated = block_floor(disk.size(held.file))
+        if self._queue and not self._queue[0].head_filled:
+            yield from self._fill_first_head(held.file, self._queue[0])
+
+    def _fill_first_head(self, file: File, extent: Extent) -> Job[None]:
+        """The first append after an open continues a block that only the file has."""
+        head = extent.position - extent.block_start
+        block = memoryview(mmap.mmap(-1, BLOCK_BYTES))  # aligned, as a direct read wants it
+        got = must((yield self.context.disk.read(file, block, extent.block_start)), "read")
+        if got < head:
+            raise OSError(errno.EIO, f"the last block holds {got} bytes where {head} were written")
+        extent.fill_head(block[:head])
+
+    def _block_on(self, job: Job[None]) -> None:
+        """No write starts until the job is done; its failure fences the partition."""
+        self._blocked = True
+
+        def done(_: None) -> None:
+            self._blocked = False
+
+        def failed(error: Exception) -> None:
+            self._blocked = False
+            if self.status is LogStatus.OPEN:
+                self.fence(disk_error(self.name, "open the next file", error))
+
+        self.context.dispatcher.spawn(job, done, failed)
+
+    # -- the end -------------------------------------------------------------------------------------------
+
+    def fence(self, error: RinglogError) -> None:
+        """Stop for good: memory and file may differ. What was not acknowledged is dropped from memory."""
+        check(self.status is LogStatus.OPEN, "only an open log can be fenced")
+        self.status = LogStatus.FENCED
+        self.fence_error = error
+        self._drop_queue()
+        self.context.events.append(Fenced(self, error))
+
+    def _drop_queue(self) -> None:
+        for extent in self._queue:
+            extent.release()
+        self._queue.clear()
+        self._queued_bytes = 0
+        self._filling = None
+        self._buffer.release()
+
+    def stop(self) -> None:
+        """Take no more appends; what is in flight may still complete."""
+        self.status = LogStatus.CLOSED
+        self._drop_queue()
+
+    def forget(self) -> None:
+        """Give all memory back and close all files. The log must be idle."""
+        check(self.quiet, "a log is left when nothing is in flight")
+        self.status = LogStatus.CLOSED
+        self._drop_queue()
+        for extent in self.tail:
+            extent.release()
+        self.tail.clear()
+        self.files.close()
+
+    def _must_be_open(self) -> None:
+        if self.status is not LogStatus.OPEN:
+            raise PartitionFenced(f"{self.name}: {self.status.value}: {self.fence_error or 'reopen it'}")
+
+
+def disk_error(name: TopicPartition, what: str, cause: int | Exception) -> RinglogError:
+    """The typed error for a failed disk call, by its errno or exception."""
+    if isinstance(cause, RinglogError):
+        return cause
+    code = cause if isinstance(cause, int) else getattr(cause, "errno", None) or errno.EIO
+    if code in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(f"{name}: {what}: the disk is full. Free space, then reopen the partition")
+    detail = errno.errorcode.get(code, str(code)) if isinstance(cause, int) else str(cause)
+    return PartitionFenced(f"{name}: {what} failed ({detail}). Reopen the partition from disk")

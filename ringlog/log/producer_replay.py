@@ -1,0 +1,86 @@
+"""The producers' state at any offset of a log: the newest good snapshot below it, and the batches since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ringlog.disk.api import Disk
+from ringlog.errors import CorruptFile
+from ringlog.log.files import SegmentFiles
+from ringlog.log.jobs import Job, read_file
+from ringlog.log.names import SNAPSHOT, free_name, offset_name, parse_offset_name
+from ringlog.log.producers import ProducerTable
+from ringlog.log.replay import replay_producers
+from ringlog.log.scanner import Scratch, scan_file
+
+
+class SegmentPart(NamedTuple):
+    """A segment, or its beginning."""
+
+    base_offset: int
+    next_offset: int
+    nbytes: int
+
+
+def producers_at(
+    disk: Disk,
+    path: str,
+    files: SegmentFiles,
+    parts: Sequence[SegmentPart],
+    offset: int,
+    now_ms: int,
+    scratch: Scratch,
+    tell: Callable[[str], None],
+) -> Job[ProducerTable]:
+    """What the batches below `offset` made of the producers. Snapshots that cannot be used are set aside."""
+    since, producers = yield from _newest_snapshot(disk, path, offset, tell)
+    if since == offset:
+        return producers
+
+    def visit(table: np.ndarray) -> None:
+        replay_producers(
+            producers, table[(table["base_offset"] >= since) & (table["last_offset"] < offset)], now_ms
+        )
+
+    for part in parts:
+        if part.next_offset <= since or part.nbytes == 0:
+            continue
+        held = files.hold(part.base_offset)
+        try:
+            yield from scan_file(
+                disk,
+                held.file,
+                0,
+                part.nbytes,
+                visit,
+                expected_offset=part.base_offset,
+                dense=False,
+                scratch=scratch,
+            )
+        finally:
+            files.release(held)
+    return producers
+
+
+def _newest_snapshot(
+    disk: Disk, path: str, offset: int, tell: Callable[[str], None]
+) -> Job[tuple[int, ProducerTable]]:
+    """The newest good snapshot at or below an offset, and where it was taken; (0, nothing) without one."""
+    found = [parsed for name, _ in disk.list_dir(path) if (parsed := parse_offset_name(name))]
+    taken_at = sorted(
+        parsed.offset for parsed in found if parsed.suffix == SNAPSHOT and parsed.offset <= offset
+    )
+    for taken in reversed(taken_at):
+        name = offset_name(taken, SNAPSHOT)
+        data = yield from read_file(disk, f"{path}/{name}")
+        try:
+            return taken, ProducerTable.decode(data, taken)
+        except CorruptFile as error:
+            aside = free_name(disk, path, name, "bad")
+            disk.rename(f"{path}/{name}", f"{path}/{aside}")
+            tell(f"{name} could not be used ({error}); it was renamed to {aside}")
+    tell("no snapshot of producers could be used; replaying the log")
+    return 0, ProducerTable()

@@ -1,0 +1,279 @@
+"""Reading a partition: the recent tail from memory at once, older data from disk without blocking anyone.
+
+A read returns whole batches from the one that holds the offset on, up to a byte budget, and at least one.
+What comes from disk is checked (CRC32C) before it is served; a bad batch quarantines its segment.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ringlog.errors import CorruptSegment, InvalidRequest, OffsetOutOfRange, PartitionBusy
+from ringlog.limits import BATCH_HEADER_BYTES, BLOCK_BYTES, INDEX_INTERVAL_BYTES, MIB
+from ringlog.log.arena import Chunk
+from ringlog.log.extent import block_ceil, block_floor
+from ringlog.log.index import OffsetIndex, TimeIndex
+from ringlog.log.jobs import Job, must
+from ringlog.log.names import LOG, offset_name
+from ringlog.log.partition import PartitionLog
+from ringlog.log.sealed_indexes import load_indexes
+from ringlog.log.segment import ActiveSegment, Segment
+from ringlog.records.decode import decode_columns
+from ringlog.records.scan import Scan, scan
+
+_READ_BYTES = 1 * MIB
+
+
+class Slices:
+    """Batches in a shard's memory, pinned there until released.
+
+    Also a context manager: `with log.read(...) as slices: send(slices.views)`.
+    """
+
+    __slots__ = ("_chunks", "nbytes", "next_offset", "views")
+
+    def __init__(self, views: list[memoryview], chunks: list[Chunk], next_offset: int) -> None:
+        self.views = views
+        self.nbytes = sum(view.nbytes for view in views)
+        self.next_offset = next_offset
+        """The offset to read from next."""
+        self._chunks = chunks
+
+    def __enter__(self) -> Slices:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Let the memory be used again. The views must not be touched afterwards."""
+        self.views = []
+        for chunk in self._chunks:
+            chunk.release()
+        self._chunks = []
+
+    def tobytes(self) -> bytes:
+        """A copy of the batches."""
+        return b"".join(self.views)
+
+
+class TimedOffset(NamedTuple):
+    """The first record at or after a time."""
+
+    offset: int
+    timestamp: int
+
+
+class Reader:
+    """Reads one log."""
+
+    def __init__(self, log: PartitionLog, quarantine: Callable[[Segment, CorruptSegment], None]) -> None:
+        self._log = log
+        self._quarantine = quarantine
+
+    def read_tail(self, offset: int, bytes_max: int) -> Slices | None:
+        """Batches from memory, pinned; None when the offset is older than the tail in memory."""
+        log = self._log
+        self._must_be_in_range(offset, bytes_max)
+        if offset == log.readable_offset:
+            return Slices([], [], offset)
+        if not log.tail or offset < log.tail[0].base_offset:
+            return None
+        views: list[memoryview] = []
+        chunks: list[Chunk] = []
+        budget = bytes_max
+        at = bisect_right(log.tail, offset, key=lambda extent: extent.base_offset) - 1
+        while at < len(log.tail) and log.tail[at].next_offset <= log.readable_offset:
+            extent = log.tail[at]
+            first = bisect_left(extent.batch_last_offsets, offset)
+            start = extent.batch_positions[first]
+            stop = _last_that_fits(extent.batch_positions, extent.end, first, budget, at_least_one=not views)
+            if stop == start:
+                break
+            for chunk, view in extent.slices(start, stop):
+                chunk.retain()
+                chunks.append(chunk)
+                views.append(view)
+            budget -= stop - start
+            if stop < extent.end:
+                offset = extent.batch_last_offsets[bisect_left(extent.batch_positions, stop) - 1] + 1
+                break
+            offset = extent.next_offset
+            at += 1
+        return Slices(views, chunks, offset)
+
+    def read(self, offset: int, bytes_max: int) -> Job[Slices]:
+        """Batches from memory or from disk."""
+        log = self._log
+        while True:
+            hot = self.read_tail(offset, bytes_max)
+            if hot is not None:
+                return hot
+            segment = log.segment_of(offset)
+            cold = yield from self._read_disk(segment, offset, bytes_max)
+            if cold is not None:
+                return cold
+            # Compaction left nothing from here to the end of the segment.
+            offset = max(offset, segment.next_offset)
+
+    def find_time(self, timestamp: int) -> Job[TimedOffset | None]:
+        """The first record whose timestamp is at least this one; None when there is none."""
+        log = self._log
+        for segment in list(log.segments):
+            if segment.max_timestamp < timestamp or segment.next_offset <= log.log_start_offset:
+                continue
+            _, times = yield from self._indexes(segment)
+            offset = max(times.offset_before(timestamp), log.log_start_offset)
+            while offset < min(segment.next_offset, log.readable_offset):
+                slices = yield from self._read_disk(segment, offset, _READ_BYTES)
+                if slices is None:
+                    break
+                with slices:
+                    found = _first_at(slices.views, timestamp, log.log_start_offset)
+                    if found is not None:
+                        return found if found.offset < log.readable_offset else None
+                    offset = slices.next_offset
+        return None
+
+    # -- from disk -----------------------------------------------------------------------------------------
+
+    def _read_disk(self, segment: Segment, offset: int, bytes_max: int) -> Job[Slices | None]:
+        """Batches of one segment; None when it has none at or after the offset."""
+        if segment.quarantined:
+            raise self._corrupt(segment, "it was found corrupt before")
+        offsets, _ = yield from self._indexes(segment)
+        position = offsets.position_before(offset)
+        end = segment.written_position if isinstance(segment, ActiveSegment) else segment.position
+        limit = self._log.readable_offset
+        wanted = min(max(bytes_max, BLOCK_BYTES) + INDEX_INTERVAL_BYTES, _READ_BYTES)
+        while position < end:
+            chunk, data = yield from self._read_range(segment, position, min(position + wanted, end))
+            found = scan(data, level="crc")
+            if found.fault is not None and not found.incomplete:
+                chunk.release()
+                raise self._bad_batch(segment, position, found)
+            served = _choose(found.table, offset, limit, bytes_max)
+            if served is not None:
+                start, stop, next_offset = served
+                return Slices([data[start:stop]], [chunk], next_offset)
+            if found.end == 0:
+                wanted = _needed_bytes(data)
+                if position + wanted > end:
+                    chunk.release()
+                    raise self._bad_batch(segment, position, found)
+            chunk.release()
+            if found.end and int(found.table["last_offset"][-1]) >= limit:
+                return None
+            position += found.end
+        return None
+
+    def _read_range(self, segment: Segment, start: int, stop: int) -> Job[tuple[Chunk, memoryview]]:
+        """Bytes of a segment's file, read in whole blocks into a pinned chunk."""
+        first, last = block_floor(start), block_ceil(stop)
+        chunk = self._take(last - first)
+        try:
+            held = self._log.files.hold(segment.base_offset, write=isinstance(segment, ActiveSegment))
+            try:
+                token = self._log.context.disk.read(held.file, chunk.view[: last - first], first)
+                got = must((yield token), f"read {held.file.path}")
+            finally:
+                self._log.files.release(held)
+        except OSError:
+            chunk.release()
+            raise
+        if got < stop - first:
+            chunk.release()
+            raise self._corrupt(segment, f"its file ends at byte {first + got}, before {stop}")
+        return chunk, chunk.view[start - first : stop - first]
+
+    def _take(self, nbytes: int) -> Chunk:
+        context = self._log.context
+        while (chunk := context.arena.take(nbytes)) is None:
+            if not context.make_room():
+                raise PartitionBusy(f"{self._log.name}: no memory is free for a read. Retry after a pause")
+        return chunk
+
+    def _indexes(self, segment: Segment) -> Job[tuple[OffsetIndex, TimeIndex]]:
+        """A segment's indexes: from memory, from their files, or (when those are missing or wrong) rebuilt."""
+        if isinstance(segment, ActiveSegment):
+            return segment.index.offsets, segment.index.times
+        if segment.offsets is None or segment.times is None:
+            log = self._log
+            try:
+                loaded = yield from load_indexes(log.context.disk, log.files, log.path, segment.entry)
+            except CorruptSegment as error:
+                self._quarantine(segment, error)
+                raise self._corrupt(segment, str(error)) from error
+            segment.offsets, segment.times = loaded
+        return segment.offsets, segment.times
+
+    def _must_be_in_range(self, offset: int, bytes_max: int) -> None:
+        log = self._log
+        if bytes_max < 1:
+            raise InvalidRequest(f"a read of {bytes_max} bytes; ask for at least 1")
+        if not log.log_start_offset <= offset <= log.readable_offset:
+            raise OffsetOutOfRange(
+                f"{log.name}: offset {offset} is outside of [{log.log_start_offset}, {log.readable_offset}]"
+            )
+
+    def _bad_batch(self, segment: Segment, position: int, found: Scan) -> CorruptSegment:
+        fault = found.fault
+        assert fault is not None
+        at = position + fault.position
+        error = self._corrupt(segment, f"byte {at}: {fault.field}: {fault.reason}")
+        self._quarantine(segment, error)
+        return error
+
+    def _corrupt(self, segment: Segment, why: str) -> CorruptSegment:
+        name = offset_name(segment.base_offset, LOG)
+        return CorruptSegment(
+            f"{self._log.name}: segment {name} is not served: {why}. Its file is kept: "
+            f"`ringlog log dump {self._log.path}/{name}` shows what can be read"
+        )
+
+
+def _last_that_fits(positions: list[int], end: int, first: int, budget: int, *, at_least_one: bool) -> int:
+    """The byte where the run of whole batches from `first` on ends that fits the budget."""
+    start = positions[first]
+    if end - start <= budget:
+        return end
+    last = bisect_right(positions, start + budget, lo=first) - 1
+    if last == first and at_least_one:
+        return positions[first + 1] if first + 1 < len(positions) else end
+    return positions[last]
+
+
+def _choose(table: np.ndarray, offset: int, limit: int, bytes_max: int) -> tuple[int, int, int] | None:
+    """(first byte, byte after the last, next offset) of the batches to serve, or None when there are none."""
+    first = int(np.searchsorted(table["last_offset"], offset))
+    stop = int(np.searchsorted(table["last_offset"], limit))  # a batch is readable as a whole or not at all
+    if first >= stop:
+        return None
+    ends = table["position"] + table["length"]
+    start = int(table["position"][first])
+    fitting = int(np.searchsorted(ends, start + bytes_max, side="right"))
+    last = max(min(fitting, stop) - 1, first)
+    return start, int(ends[last]), int(table["last_offset"][last]) + 1
+
+
+def _needed_bytes(data: memoryview) -> int:
+    """How long the batch is that the data begins with, as far as its first bytes tell."""
+    if data.nbytes < 12:
+        return BATCH_HEADER_BYTES
+    return 12 + int.from_bytes(data[8:12], "big", signed=True)
+
+
+def _first_at(views: list[memoryview], timestamp: int, start_offset: int) -> TimedOffset | None:
+    for view in views:
+        table = scan(view, level="headers").table
+        for row in table[table["max_timestamp"] >= timestamp]:
+            batch = view[int(row["position"]) : int(row["position"]) + int(row["length"])]
+            columns = decode_columns(batch, columns=("offset", "timestamp"), include_control=True)
+            hits = np.flatnonzero((columns.timestamp >= timestamp) & (columns.offset >= start_offset))
+            if hits.size:
+                return TimedOffset(int(columns.offset[hits[0]]), int(columns.timestamp[hits[0]]))
+    return None

@@ -1,0 +1,383 @@
+"""Opens a partition: at no cost after a clean stop, by a bounded scan after a crash.
+
+Below the recovery point everything was flushed and is left alone; its CRCs are checked when it is read.
+Above it the log ends at the first batch that is bad, not at the expected offset, or of a lower epoch:
+
+    │ sealed segments │ active: below the point │ scanned: good batches │ torn │ zeros │
+                                               ▲                       ▲
+                                        recovery point             the log ends here
+
+A whole batch behind the end by more than one write could reach proves that the bad batch was once flushed:
+that is corruption, not a torn write. Its segment is quarantined and nothing is cut. Bytes that are cut are saved
+as `*.cut` and the file is truncated and flushed before the next append, because the CRC covers neither
+base offset nor epoch: what lay behind the cut could come back as valid at the next crash.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from ringlog.disk.api import Disk, File
+from ringlog.errors import CorruptFile, CorruptSegment
+from ringlog.log.epochs import EpochHistory
+from ringlog.log.files import SegmentFiles
+from ringlog.log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, SegmentIndex, TimeIndex
+from ringlog.log.jobs import Job, must, read_file, write_file
+from ringlog.log.names import INDEX, LOG, STATE_NAME, TIME_INDEX, free_name, offset_name, parse_offset_name
+from ringlog.log.producer_replay import SegmentPart, producers_at
+from ringlog.log.producers import ProducerTable
+from ringlog.log.replay import replay_epochs, replay_index, replay_producers
+from ringlog.log.scanner import ScanEnd, Scratch, scan_file
+from ringlog.log.sealed_indexes import index_from_log
+from ringlog.log.segment import ActiveSegment, SealedSegment, Segment
+from ringlog.log.state import ActivePoint, PartitionState, SavedIndexes, SealedEntry
+from ringlog.log.verdict import Verdict, judge_end, save_range
+from ringlog.records.checksum import crc32c
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass
+class RecoveryReport:
+    """What opening a partition found and did."""
+
+    clean: bool = True
+    scanned_bytes: int = 0
+    cut_bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+    """Sentences for people: all that was not as a clean stop leaves it."""
+
+
+class Recovered(NamedTuple):
+    """A partition as its files tell it."""
+
+    segments: list[Segment]
+    log_start_offset: int
+    epochs: EpochHistory
+    producers: ProducerTable
+    report: RecoveryReport
+
+
+class Recovery:
+    """One opening of one partition's directory."""
+
+    def __init__(self, disk: Disk, path: str, reach_bytes: int, now_ms: int, scratch: Scratch) -> None:
+        self._disk = disk
+        self._path = path
+        self._reach_bytes = reach_bytes
+        self._now_ms = now_ms
+        self._scratch = scratch
+        self._files = SegmentFiles(disk, path)
+        self._report = RecoveryReport()
+        self._epochs = EpochHistory()
+        self._producers = ProducerTable()
+
+    def run(self) -> Job[Recovered]:
+        try:
+            return (yield from self._run())
+        finally:
+            self._files.close()
+
+    def _run(self) -> Job[Recovered]:
+        sizes = self._list_segments()
+        state = yield from self._load_state()
+        if state is not None and self._is_clean(state, sizes):
+            segments = yield from self._open_clean(state, sizes)
+            start = state.log_start_offset
+        else:
+            self._report.clean = False
+            segments = yield from self._open_unclean(state, sizes)
+            start = max(state.log_start_offset if state else 0, segments[0].base_offset)
+        return Recovered(segments, start, self._epochs, self._producers, self._report)
+
+    # -- what is there -------------------------------------------------------------------------------------
+
+    def _list_segments(self) -> dict[int, int]:
+        """Sizes of the segment files by base offset, ascending. Removes what an unfinished replacement left."""
+        sizes = {}
+        for name, size in self._disk.list_dir(self._path):
+            parsed = parse_offset_name(name)
+            if parsed is not None and parsed.suffix == LOG:
+                sizes[parsed.offset] = size
+            elif name.endswith(".tmp"):
+                self._disk.remove(f"{self._path}/{name}")
+        return dict(sorted(sizes.items()))
+
+    def _load_state(self) -> Job[PartitionState | None]:
+        path = f"{self._path}/{STATE_NAME}"
+        if not self._disk.exists(path):
+            return None
+        try:
+            return PartitionState.decode((yield from read_file(self._disk, path)))
+        except CorruptFile as error:
+            self._set_aside(STATE_NAME, str(error))
+            return None
+
+    def _set_aside(self, name: str, why: str) -> None:
+        """A file that cannot be used is renamed, never deleted."""
+        aside = free_name(self._disk, self._path, name, "bad")
+        self._disk.rename(f"{self._path}/{name}", f"{self._path}/{aside}")
+        self._tell(f"{name} could not be used ({why}); it was renamed to {aside}")
+
+    def _tell(self, problem: str) -> None:
+        self._report.problems.append(problem)
+        _logger.warning("%s: %s", self._path, problem)
+
+    # -- after a clean stop --------------------------------------------------------------------------------
+
+    @staticmethod
+    def _is_clean(state: PartitionState, sizes: dict[int, int]) -> bool:
+        """The last file is as long as the clean stop left it: an append would have made it longer first."""
+        last = max(sizes, default=state.active.base_offset)
+        return (
+            state.clean and last == state.active.base_offset and sizes.get(last, 0) == state.active.position
+        )
+
+    def _open_clean(self, state: PartitionState, sizes: dict[int, int]) -> Job[list[Segment]]:
+        self._epochs = EpochHistory(state.epochs)
+        sealed = list(self._sealed(state, sizes))
+        active = yield from self._active_at(state.active)
+        yield from self._load_producers(state)
+        return [*sealed, active]
+
+    def _sealed(self, state: PartitionState, sizes: dict[int, int]) -> Iterator[SealedSegment]:
+        """The segments of the catalogue. One whose file is not as it was sealed is refused to readers."""
+        for entry in state.sealed:
+            segment = SealedSegment(entry)
+            size = sizes.get(entry.base_offset)
+            if size != entry.bytes and not entry.quarantined:
+                name = offset_name(entry.base_offset, LOG)
+                found = "is missing" if size is None else f"has {size} bytes"
+                self._tell(f"{name} {found}, but was sealed with {entry.bytes}: it is not served")
+                segment.quarantined = True
+            yield segment
+
+    def _active_at(self, point: ActivePoint) -> Job[ActiveSegment]:
+        """The active segment as it was at the recovery point."""
+        index = yield from self._saved_index(point)
+        saved = point.indexes
+        if index is None:
+            self._tell(f"the indexes of {offset_name(point.base_offset, LOG)} were missing or wrong; rebuilt")
+            index = yield from index_from_log(
+                self._disk, self._files, point.base_offset, point.position, self._scratch
+            )
+            saved = SavedIndexes()
+        active = ActiveSegment(point.base_offset, point.created_ms, index, point.position)
+        active.next_offset = point.next_offset
+        active.saved = saved
+        return active
+
+    def _saved_index(self, point: ActivePoint) -> Job[SegmentIndex | None]:
+        base = f"{self._path}/{offset_name(point.base_offset, '')}"
+        saved = point.indexes
+        offsets = yield from self._prefix(
+            base + INDEX, saved.index_entries * OFFSET_ENTRY.itemsize, saved.index_crc
+        )
+        times = yield from self._prefix(
+            base + TIME_INDEX, saved.time_index_entries * TIME_ENTRY.itemsize, saved.time_index_crc
+        )
+        if offsets is None or times is None:
+            return None
+        return SegmentIndex.resume(
+            OffsetIndex.decode(point.base_offset, offsets, point.position),
+            TimeIndex.decode(point.base_offset, times),
+            point.max_timestamp,
+            point.max_timestamp_offset,
+        )
+
+    def _prefix(self, path: str, length: int, crc: int) -> Job[bytes | None]:
+        """The first bytes of a file if they are what they were; it may have grown since."""
+        if length == 0:
+            return b""
+        if not self._disk.exists(path):
+            return None
+        data = (yield from read_file(self._disk, path))[:length]
+        return data if len(data) == length and crc32c(data) == crc else None
+
+    def _load_producers(self, state: PartitionState) -> Job[None]:
+        """The producers' state at the recovery point: from its snapshot, or from all batches below the point."""
+        if not state.has_producers:
+            return
+        parts = [
+            SegmentPart(e.base_offset, e.next_offset, e.bytes) for e in state.sealed if not e.quarantined
+        ]
+        point = state.active
+        parts.append(SegmentPart(point.base_offset, point.next_offset, point.position))
+        self._producers = yield from producers_at(
+            self._disk,
+            self._path,
+            self._files,
+            parts,
+            point.next_offset,
+            self._now_ms,
+            self._scratch,
+            self._tell,
+        )
+
+    def _replay_producers(self, table: np.ndarray) -> None:
+        replay_producers(self._producers, table, self._now_ms)
+
+    # -- after a crash -------------------------------------------------------------------------------------
+
+    def _open_unclean(self, state: PartitionState | None, sizes: dict[int, int]) -> Job[list[Segment]]:
+        """Scan from the recovery point on; without a state, from the first byte of the first segment on."""
+        segments: list[Segment] = []
+        active: ActiveSegment | None = None
+        if state is not None:
+            self._epochs = EpochHistory(state.epochs)
+            segments += self._sealed(state, sizes)
+            yield from self._load_producers(state)
+            active = yield from self._active_or_quarantined(state.active, sizes, segments)
+        elif sizes:
+            self._tell("there is no usable state: scanning the log from its first byte")
+        known = {segment.base_offset for segment in segments}
+        start = active.base_offset if active else (segments[-1].next_offset if segments else 0)
+        for base in sizes:
+            if base < start and base not in known:
+                self._tell(
+                    f"{offset_name(base, LOG)} is in no catalogue: it was left alone and is not served"
+                )
+        pending = [base for base in sizes if base >= start]
+        if active is not None and active.base_offset not in pending:
+            pending.insert(0, active.base_offset)
+        while pending:
+            base = pending.pop(0)
+            segment = (
+                active
+                if active is not None and active.base_offset == base
+                else ActiveSegment(base, self._now_ms)
+            )
+            tail = yield from self._recover_segment(
+                segment, sizes.get(base, 0), pending[0] if pending else None
+            )
+            segments += tail
+        if not segments or isinstance(segments[-1], SealedSegment):
+            segments.append(ActiveSegment(segments[-1].next_offset if segments else 0, self._now_ms))
+        return segments
+
+    def _active_or_quarantined(
+        self, point: ActivePoint, sizes: dict[int, int], segments: list[Segment]
+    ) -> Job[ActiveSegment | None]:
+        """The segment of the recovery point; None when it lost what was flushed, and is refused to readers."""
+        size = sizes.get(point.base_offset, 0)
+        why = f"has {size} bytes, but {point.position} were flushed"
+        if size >= point.position:
+            try:
+                return (yield from self._active_at(point))
+            except CorruptSegment as error:
+                why = str(error)
+        self._tell(f"{offset_name(point.base_offset, LOG)}: {why}: it is not served")
+        entry = SealedEntry(
+            point.base_offset, point.next_offset, size, point.max_timestamp, 0, 0, quarantined=True
+        )
+        segments.append(SealedSegment(entry))
+        return None
+
+    def _recover_segment(
+        self, segment: ActiveSegment, size: int, next_base: int | None
+    ) -> Job[list[Segment]]:
+        """Scan a segment from where it is known to be good, and decide where it ends."""
+        if size == 0 and next_base is None:
+            return [segment]
+        start = segment.position
+
+        def visit(table: np.ndarray) -> None:
+            replay_index(segment.index, table)
+            replay_epochs(self._epochs, table)
+            self._replay_producers(table)
+
+        end = yield from self._scan(
+            segment.base_offset, start, size, segment.next_offset, visit=visit, min_epoch=self._epochs.latest
+        )
+        self._report.scanned_bytes += end.position - start
+        segment.position = segment.written_position = end.position
+        segment.next_offset = end.next_offset
+        held = self._files.hold(segment.base_offset, write=True)
+        try:
+            verdict = yield from judge_end(
+                self._disk, held.file, end, size, self._reach_bytes, next_base, self._scratch
+            )
+            if verdict.corrupt is not None:
+                return self._quarantined(segment, size, verdict)
+            if verdict.torn_end > end.position:
+                yield from self._cut(segment, held.file, verdict.torn_end)
+            if next_base is not None:
+                self._disk.truncate(held.file, end.position)
+            must((yield self._disk.flush(held.file)), "flush")
+        finally:
+            self._files.release(held)
+        if next_base is None:
+            return [segment]
+        segment.index.finish()
+        return [(yield from self._seal(segment))]
+
+    def _scan(
+        self,
+        base_offset: int,
+        start: int,
+        stop: int,
+        expected_offset: int,
+        *,
+        visit: Callable[[np.ndarray], None],
+        dense: bool = True,
+        min_epoch: int = -1,
+    ) -> Job[ScanEnd]:
+        if start >= stop:
+            return ScanEnd(start, expected_offset, min_epoch, None)
+        held = self._files.hold(base_offset)
+        try:
+            return (
+                yield from scan_file(
+                    self._disk,
+                    held.file,
+                    start,
+                    stop,
+                    visit,
+                    expected_offset=expected_offset,
+                    min_epoch=min_epoch,
+                    dense=dense,
+                    scratch=self._scratch,
+                )
+            )
+        finally:
+            self._files.release(held)
+
+    def _cut(self, segment: ActiveSegment, file: File, torn_end: int) -> Job[None]:
+        """Save the bytes behind the end of the log, then make sure that they never come back."""
+        stem = f"{offset_name(segment.base_offset, LOG)}.{segment.position}"
+        name = free_name(self._disk, self._path, stem, "cut")
+        yield from save_range(
+            self._disk, file, segment.position, torn_end, f"{self._path}/{name}", self._scratch
+        )
+        self._disk.truncate(file, segment.position)
+        self._report.cut_bytes += torn_end - segment.position
+        self._tell(f"{torn_end - segment.position} bytes of an unfinished write were cut and saved as {name}")
+
+    def _quarantined(self, segment: ActiveSegment, size: int, verdict: Verdict) -> list[Segment]:
+        self._tell(f"{offset_name(segment.base_offset, LOG)}: {verdict.corrupt}: corrupt, it is not served")
+        entry = SealedEntry(
+            segment.base_offset, verdict.next_offset, size, segment.max_timestamp, 0, 0, quarantined=True
+        )
+        return [SealedSegment(entry)]
+
+    def _seal(self, segment: ActiveSegment) -> Job[SealedSegment]:
+        """A segment that was rolled before the crash and not sealed."""
+        base = f"{self._path}/{offset_name(segment.base_offset, '')}"
+        offsets, times = segment.index.offsets.encode(), segment.index.times.encode()
+        yield from write_file(self._disk, base + INDEX, offsets)
+        yield from write_file(self._disk, base + TIME_INDEX, times)
+        return SealedSegment(
+            SealedEntry(
+                segment.base_offset,
+                segment.next_offset,
+                segment.position,
+                segment.max_timestamp,
+                crc32c(offsets),
+                crc32c(times),
+            )
+        )

@@ -1,0 +1,118 @@
+"""Walks the batches of a segment file from a byte on, reading ahead while it checks.
+
+Two windows alternate: while one is checked the other is being read. A batch that crosses the end of a window
+is carried over in front of the next one, so that every batch is seen in one piece:
+
+    │        carry room        │          window           │
+                     │ rest of │ read from the file …
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ringlog.disk.api import Disk, File
+from ringlog.errors import CorruptBatch
+from ringlog.limits import BATCH_BYTES_MAX, BLOCK_BYTES, MIB
+from ringlog.log.extent import block_ceil, block_floor
+from ringlog.log.jobs import Job, must
+from ringlog.records.scan import Level, scan
+
+_WINDOW_BYTES = 2 * MIB
+_CARRY_BYTES = block_ceil(BATCH_BYTES_MAX) + BLOCK_BYTES
+
+
+class ScanEnd(NamedTuple):
+    """Where a walk ended, and why."""
+
+    position: int
+    """The byte after the last good batch."""
+    next_offset: int
+    leader_epoch: int
+    fault: CorruptBatch | None
+    """None when the file ends exactly there. Its position counts from the start of the file."""
+
+
+class Scratch:
+    """Memory for walks, used by one at a time. Pages that a walk never touches cost nothing."""
+
+    def __init__(self) -> None:
+        self.windows = [memoryview(mmap.mmap(-1, _CARRY_BYTES + _WINDOW_BYTES)) for _ in range(2)]
+
+
+def scan_file(
+    disk: Disk,
+    file: File,
+    start: int,
+    stop: int,
+    visit: Callable[[np.ndarray], None],
+    *,
+    expected_offset: int | None,
+    min_epoch: int = -1,
+    dense: bool = True,
+    level: Level = "full",
+    scratch: Scratch,
+) -> Job[ScanEnd]:
+    """Walk the bytes [start, stop) and show each run of good batches to `visit`, as BATCH_TABLE rows whose
+    positions count from the start of the file. Ends at the first batch that is not good."""
+    position, next_offset, epoch = start, -1 if expected_offset is None else expected_offset, min_epoch
+    carry = memoryview(b"")
+    begin = block_floor(start)
+    turn = 0
+    token = _read_window(disk, file, scratch.windows[turn], begin, stop) if begin < stop else None
+    while token is not None:
+        got = must((yield token), f"read {file.path}")
+        window = scratch.windows[turn]
+        end, following = min(begin + got, stop), begin + _WINDOW_BYTES
+        # The carry lies in the other window: it is moved before that one is read into again.
+        first = _CARRY_BYTES - carry.nbytes
+        window[first:_CARRY_BYTES] = carry
+        turn = 1 - turn
+        more = end == following and end < stop
+        token = _read_window(disk, file, scratch.windows[turn], following, stop) if more else None
+        skipped = max(position - begin, 0)  # of the first block, when `start` is inside it
+        data = window[first + skipped : _CARRY_BYTES + end - begin]
+        expected = next_offset if next_offset >= 0 else None
+        found = scan(data, expected_offset=expected, min_epoch=epoch, dense=dense, level=level)
+        if len(found.table):
+            rows = found.table.copy()
+            rows["position"] += position
+            visit(rows)
+            next_offset = int(rows["last_offset"][-1]) + 1
+            epoch = int(rows["leader_epoch"][-1])
+            position += found.end
+        if found.fault is not None and (not found.incomplete or token is None):
+            if token is not None:
+                yield token  # the memory is the disk's until its completion
+            fault = found.fault
+            at = position - found.end + fault.position
+            return ScanEnd(position, next_offset, epoch, CorruptBatch(fault.field, at, fault.reason))
+        carry = data[found.end :]
+        begin = following
+    return ScanEnd(position, next_offset, epoch, None)
+
+
+def _read_window(disk: Disk, file: File, window: memoryview, begin: int, stop: int) -> int:
+    length = min(_WINDOW_BYTES, block_ceil(stop) - begin)
+    return disk.read(file, window[_CARRY_BYTES : _CARRY_BYTES + length], begin)
+
+
+def read_range(
+    disk: Disk, file: File, start: int, stop: int, visit: Callable[[int, memoryview], None], scratch: Scratch
+) -> Job[None]:
+    """Show the raw bytes [start, stop) of a file to `visit`, a window at a time, with where each begins."""
+    window = scratch.windows[0][_CARRY_BYTES:]
+    begin = block_floor(start)
+    while begin < stop:
+        length = min(window.nbytes, block_ceil(stop) - begin)
+        got = must((yield disk.read(file, window[:length], begin)), f"read {file.path}")
+        low, high = max(start, begin), min(stop, begin + got)
+        if low < high:
+            visit(low, window[low - begin : high - begin])
+        if got < length:
+            return
+        begin += length

@@ -1,0 +1,71 @@
+"""Loads the indexes of a sealed segment, and rebuilds them when their files are missing or wrong."""
+
+from __future__ import annotations
+
+import logging
+
+from ringlog.disk.api import Disk
+from ringlog.errors import CorruptSegment
+from ringlog.log.files import SegmentFiles
+from ringlog.log.index import OffsetIndex, SegmentIndex, TimeIndex
+from ringlog.log.jobs import Job, read_file, write_file
+from ringlog.log.names import INDEX, LOG, TIME_INDEX, offset_name
+from ringlog.log.replay import replay_index
+from ringlog.log.scanner import Scratch, scan_file
+from ringlog.log.state import SealedEntry
+from ringlog.records.checksum import crc32c
+
+_log = logging.getLogger(__name__)
+
+
+def load_indexes(
+    disk: Disk, files: SegmentFiles, path: str, entry: SealedEntry
+) -> Job[tuple[OffsetIndex, TimeIndex]]:
+    """Both indexes, as the checksums in the partition's state vouch for them. Raises CorruptSegment when they
+    must be rebuilt and the segment itself is not whole."""
+    base = f"{path}/{offset_name(entry.base_offset, '')}"
+    offsets = yield from _read_if_right(disk, base + INDEX, entry.index_crc)
+    times = yield from _read_if_right(disk, base + TIME_INDEX, entry.time_index_crc)
+    if offsets is not None and times is not None:
+        return OffsetIndex.decode(entry.base_offset, offsets, entry.bytes), TimeIndex.decode(
+            entry.base_offset, times
+        )
+    _log.warning("%s: an index is missing or wrong; rebuilding both from the log", base)
+    index = yield from index_from_log(disk, files, entry.base_offset, entry.bytes, Scratch())
+    index.finish()
+    yield from write_file(disk, base + INDEX, index.offsets.encode())
+    yield from write_file(disk, base + TIME_INDEX, index.times.encode())
+    return index.offsets, index.times
+
+
+def index_from_log(
+    disk: Disk, files: SegmentFiles, base_offset: int, stop: int, scratch: Scratch
+) -> Job[SegmentIndex]:
+    """The indexes of a segment's first `stop` bytes, from its batches."""
+    index = SegmentIndex(base_offset)
+    held = files.hold(base_offset)
+    try:
+        end = yield from scan_file(
+            disk,
+            held.file,
+            0,
+            stop,
+            lambda table: replay_index(index, table),
+            expected_offset=base_offset,
+            dense=False,
+            level="crc",
+            scratch=scratch,
+        )
+    finally:
+        files.release(held)
+    if end.fault is not None:
+        name = offset_name(base_offset, LOG)
+        raise CorruptSegment(f"{name} byte {end.fault.position}: {end.fault.field}: {end.fault.reason}")
+    return index
+
+
+def _read_if_right(disk: Disk, path: str, crc: int) -> Job[bytes | None]:
+    if not disk.exists(path):
+        return None
+    data = yield from read_file(disk, path)
+    return data if crc32c(data) == crc else None

@@ -1,0 +1,81 @@
+"""The settings of one partition's log, checked when they are made."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ringlog.errors import InvalidRequest
+from ringlog.limits import (
+    BATCH_BYTES_MAX,
+    BATCH_HEADER_BYTES,
+    BLOCK_BYTES,
+    MIB,
+    SEGMENT_BYTES_DEFAULT,
+    SEGMENT_BYTES_MAX,
+    SEGMENT_BYTES_MIN,
+    SEGMENT_MS_DEFAULT,
+    WRITE_BYTES_TARGET,
+)
+from ringlog.model import Durability
+
+
+class FlushPolicy(msgspec.Struct, frozen=True):
+    """When written bytes are flushed, and so which durability an ack reports.
+
+    >>> FlushPolicy.parse("ack").acks_at.name, FlushPolicy.parse("interval:50").interval_ms
+    ('FLUSHED', 50)
+    """
+
+    on_ack: bool
+    interval_ms: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> FlushPolicy:
+        """`ack` (flush before each ack), `interval:MS`, or `os` (leave it to the kernel)."""
+        if text == "ack":
+            return cls(on_ack=True)
+        if text == "os":
+            return cls(on_ack=False)
+        found = re.fullmatch(r"interval:([1-9]\d{0,6})", text)
+        if not found:
+            raise InvalidRequest(f"flush={text!r}: use ack, interval:MS (1 to 9999999) or os")
+        return cls(on_ack=False, interval_ms=int(found[1]))
+
+    @property
+    def acks_at(self) -> Durability:
+        return Durability.FLUSHED if self.on_ack else Durability.WRITTEN
+
+
+class LogSettings(msgspec.Struct, frozen=True):
+    """What users may choose for a partition. The defaults are Kafka's, but for the flush."""
+
+    segment_bytes: int = SEGMENT_BYTES_DEFAULT
+    segment_ms: int = SEGMENT_MS_DEFAULT
+    batch_bytes_max: int = 1 * MIB + BATCH_HEADER_BYTES
+    flush: FlushPolicy = FlushPolicy(on_ack=True)
+    append_time: bool = False
+    """Stamp records with the time of their append instead of the producer's."""
+
+    def __post_init__(self) -> None:
+        if not SEGMENT_BYTES_MIN <= self.segment_bytes <= SEGMENT_BYTES_MAX:
+            raise InvalidRequest(
+                f"segment_bytes={self.segment_bytes}: use {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}"
+            )
+        if self.segment_ms < 1:
+            raise InvalidRequest(f"segment_ms={self.segment_ms}: use 1 or more")
+        if not BATCH_HEADER_BYTES <= self.batch_bytes_max <= BATCH_BYTES_MAX:
+            raise InvalidRequest(
+                f"batch_bytes_max={self.batch_bytes_max}: use {BATCH_HEADER_BYTES} to {BATCH_BYTES_MAX}"
+            )
+
+    @property
+    def reach_bytes(self) -> int:
+        """How far beyond the flushed end a single write can reach; 0 where unflushed writes may be many."""
+        if not self.flush.on_ack:
+            return 0
+        return WRITE_BYTES_TARGET + self.batch_bytes_max + 2 * BLOCK_BYTES
+
+
+DEFAULT_SETTINGS = LogSettings()

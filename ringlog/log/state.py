@@ -1,0 +1,69 @@
+"""The content of `partition.state`: what must be known before a byte of the log is read.
+
+It is replaced as a whole, atomically, at every seal, checkpoint and stop. When it is missing or unreadable
+the log is scanned from its first byte instead: nothing is ever deleted for want of it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ringlog.log import envelope
+from ringlog.log.epochs import EpochStart
+
+STATE_MAGIC = b"RLS1"
+
+
+class SealedEntry(msgspec.Struct, array_like=True, frozen=True):
+    """A sealed segment as it was when it was sealed. A file that differs was not left by us."""
+
+    base_offset: int
+    next_offset: int
+    bytes: int
+    max_timestamp: int
+    index_crc: int
+    time_index_crc: int
+    quarantined: bool = False
+
+
+class SavedIndexes(msgspec.Struct, array_like=True, frozen=True):
+    """What of a growing segment's indexes is in their files, and the checksum over it."""
+
+    index_entries: int = 0
+    index_crc: int = 0
+    time_index_entries: int = 0
+    time_index_crc: int = 0
+
+
+class ActivePoint(msgspec.Struct, array_like=True, frozen=True):
+    """The recovery point: all of the active segment below `position` was flushed, and holds no bad batch."""
+
+    base_offset: int
+    next_offset: int
+    position: int
+    created_ms: int
+    max_timestamp: int
+    max_timestamp_offset: int
+    indexes: SavedIndexes
+
+
+class PartitionState(msgspec.Struct, array_like=True, frozen=True):
+    """Everything in the file. `clean`: the active segment was truncated to exactly `active.position`."""
+
+    clean: bool
+    log_start_offset: int
+    reach_bytes: int
+    """How far one write can reach beyond what is flushed; 0 where writes may be lost in any number."""
+    sealed: list[SealedEntry]
+    active: ActivePoint
+    epochs: list[EpochStart]
+    has_producers: bool
+    """A snapshot of producers' state stands beside it, named by `active.next_offset`."""
+
+    def encode(self) -> bytes:
+        return envelope.seal(STATE_MAGIC, self)
+
+    @classmethod
+    def decode(cls, data: bytes) -> PartitionState:
+        """Raises CorruptFile for anything that `encode` did not make."""
+        return envelope.unseal(STATE_MAGIC, data, cls)

@@ -1,0 +1,286 @@
+"""All partition logs of one shard: one disk, one memory budget, one submission per cycle.
+
+A cycle of the owner is: append what came in, then `run()`. All writes that are due go to the device in one
+submission, completions are handed out, and what became durable comes back as events.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from ringlog.disk.api import Disk
+from ringlog.errors import OffsetOutOfRange, PartitionBusy, RinglogError, check
+from ringlog.limits import CHECKPOINT_BYTES, TAIL_BYTES_PER_SHARD, UNCHECKPOINTED_BYTES_PER_SHARD
+from ringlog.log.arena import Arena
+from ringlog.log.batch import BatchInfo
+from ringlog.log.extent import Extent
+from ringlog.log.housekeeping import Housekeeper
+from ringlog.log.jobs import Dispatcher, Job, must, run_now
+from ringlog.log.names import partition_dir
+from ringlog.log.partition import Appended, Event, LogStatus, PartitionLog, ShardContext
+from ringlog.log.reading import Reader, Slices, TimedOffset
+from ringlog.log.recovery import Recovery, RecoveryReport
+from ringlog.log.scanner import Scratch
+from ringlog.log.settings import DEFAULT_SETTINGS, LogSettings
+from ringlog.log.truncation import truncate_files
+from ringlog.model import TopicPartition
+
+_AGE_CHECK_MS = 1_000
+
+
+class LogStore:
+    """The logs of one shard, by partition."""
+
+    def __init__(self, disk: Disk, root: str, *, memory: memoryview | None = None) -> None:
+        """`memory`: an aligned region for buffers; by default, private memory of the usual size."""
+        self.disk = disk
+        self.root = root
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.reports: dict[TopicPartition, RecoveryReport] = {}
+        self._housekeepers: dict[TopicPartition, Housekeeper] = {}
+        self._readers: dict[TopicPartition, Reader] = {}
+        self._dispatcher = Dispatcher(disk)
+        self._events: list[Event] = []
+        self._tail: deque[tuple[PartitionLog, Extent]] = deque()
+        """Extents in memory, oldest first, over all partitions."""
+        self._dirty: dict[TopicPartition, PartitionLog] = {}
+        """Logs with something to write."""
+        self._scratch: Scratch | None = None
+        self._wanting: list[Housekeeper] = []
+        """Those whose checkpoint waits for a flush."""
+        self._flush_due_ms: dict[TopicPartition, int] = {}
+        """When logs that flush by interval are due; only those with something to flush."""
+        self._bytes_since_checkpoint = 0
+        self._unscanned_bytes = 0
+        """What a crash would make recovery scan, when it was last added up."""
+        self._age_checked_ms = 0
+        self._context = ShardContext(
+            disk=disk,
+            arena=Arena(memory if memory is not None else memoryview(mmap.mmap(-1, TAIL_BYTES_PER_SHARD))),
+            dispatcher=self._dispatcher,
+            events=self._events,
+            make_room=self._evict_oldest,
+            keep_tail=self._keep_tail,
+        )
+
+    # -- opening and closing ---------------------------------------------------------------------------------
+
+    def open(
+        self, name: TopicPartition, settings: LogSettings = DEFAULT_SETTINGS, *, now_ms: int
+    ) -> PartitionLog:
+        """Open a partition, or make it; recovers it first when it was not closed cleanly."""
+        check(name not in self.logs, "a partition is opened once")
+        path = partition_dir(self.root, name)
+        if not self.disk.exists(path):
+            self.disk.make_dir(path)
+            run_now(self.disk, self._flush_parent(path))
+        scratch = self._scratch = self._scratch or Scratch()
+        recovery = Recovery(self.disk, path, settings.reach_bytes, now_ms, scratch)
+        found = run_now(self.disk, recovery.run())
+        log = PartitionLog(
+            name,
+            path,
+            settings,
+            self._context,
+            found.segments,
+            found.log_start_offset,
+            found.epochs,
+            found.producers,
+        )
+        housekeeper = Housekeeper(log, self._wanting.append)
+        if not found.report.clean:
+            # The next crash must not scan again, nor judge by another policy, what was scanned just now.
+            run_now(self.disk, housekeeper.save_point())
+        self.logs[name] = log
+        self.reports[name] = found.report
+        self._housekeepers[name] = housekeeper
+        self._readers[name] = Reader(log, housekeeper.quarantine)
+        return log
+
+    def _flush_parent(self, path: str) -> Job[None]:
+        must((yield self.disk.flush_dir(self.root)), f"flush directory of {path}")
+
+    def reopen(self, name: TopicPartition, *, now_ms: int) -> PartitionLog:
+        """Open a fenced partition anew from what is on disk."""
+        settings = self.logs[name].settings
+        self._leave(name)
+        return self.open(name, settings, now_ms=now_ms)
+
+    def truncate(self, name: TopicPartition, offset: int, *, now_ms: int) -> PartitionLog:
+        """Remove the records from an offset on (whole batches; what is cut is saved as `*.cut`), and open the rest."""
+        self.drain(now_ms=now_ms)
+        log = self.logs[name]
+        if not log.log_start_offset <= offset <= log.next_offset:
+            raise OffsetOutOfRange(
+                f"{name}: cannot truncate to {offset}, outside of [{log.log_start_offset}, {log.next_offset}]"
+            )
+        scratch = self._scratch = self._scratch or Scratch()
+        if offset < log.next_offset:
+            run_now(self.disk, truncate_files(log, self._housekeepers[name], offset, now_ms, scratch))
+        return self.reopen(name, now_ms=now_ms)
+
+    def drain(self, *, now_ms: int) -> list[Event]:
+        """Run until all that was received is written and flushed, and all chores are done."""
+        events: list[Event] = []
+        while True:
+            for log in self.logs.values():
+                if log.status is LogStatus.OPEN and log.flushed_offset < log.written_offset:
+                    log.flush()
+            events += self.run(now_ms=now_ms, wait_s=0.0)
+            if all(self._settled(name) for name in self.logs):
+                return events
+            if self.disk.in_flight:
+                self._dispatcher.deliver(None)
+
+    def _settled(self, name: TopicPartition) -> bool:
+        log, housekeeper = self.logs[name], self._housekeepers[name]
+        if log.status is not LogStatus.OPEN:
+            return log.quiet and housekeeper.quiet
+        return log.idle and housekeeper.quiet and log.flushed_offset == log.next_offset
+
+    def close(self, *, now_ms: int) -> list[Event]:
+        """Stop cleanly: every file is truncated to its content, and the next open needs no scan."""
+        events = self.drain(now_ms=now_ms)
+        failures: list[RinglogError | OSError] = []
+        for housekeeper in self._housekeepers.values():
+            if housekeeper.log.status is LogStatus.OPEN:
+                self._dispatcher.spawn(housekeeper.close(), lambda _: None, failures.append)
+        while self.disk.in_flight:
+            self._dispatcher.deliver(None)
+        for name in list(self.logs):
+            self._leave(name)
+        if failures:
+            raise failures[0]
+        return events
+
+    def _leave(self, name: TopicPartition) -> None:
+        log, housekeeper = self.logs[name], self._housekeepers[name]
+        if log.status is LogStatus.OPEN:
+            log.stop()
+        while not (log.quiet and housekeeper.quiet):
+            self._dispatcher.deliver(None)
+        self._tail = deque((owner, extent) for owner, extent in self._tail if owner is not log)
+        log.forget()
+        self._dirty.pop(name, None)
+        self._flush_due_ms.pop(name, None)
+        del self.logs[name], self._housekeepers[name], self._readers[name], self.reports[name]
+
+    # -- a cycle -----------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        name: TopicPartition,
+        data: memoryview,
+        batches: Sequence[BatchInfo],
+        *,
+        now_ms: int,
+        leader_epoch: int = 0,
+    ) -> Appended:
+        """Take batches for a partition; see PartitionLog.append. They are written at the next run()."""
+        self._must_have_room(data.nbytes)
+        log = self.logs[name]
+        appended = log.append(data, batches, now_ms=now_ms, leader_epoch=leader_epoch)
+        self._dirty[name] = log
+        self._bytes_since_checkpoint += data.nbytes
+        interval_ms = log.settings.flush.interval_ms
+        if interval_ms is not None:
+            self._flush_due_ms.setdefault(name, now_ms + interval_ms)
+        return appended
+
+    def run(self, *, now_ms: int, wait_s: float | None = 0.0) -> list[Event]:
+        """One cycle: hand out completions, queue what is due, submit it all at once. Waits for completions up to
+        `wait_s` when there is nothing else to do. Returns what happened, in order."""
+        self._pump(now_ms)
+        self.disk.submit()
+        if self._dispatcher.deliver(wait_s):
+            self._pump(now_ms)
+            self.disk.submit()
+        self._keep_house(now_ms)
+        events = self._events[:]
+        self._events.clear()
+        return events
+
+    def _pump(self, now_ms: int) -> None:
+        for name, log in list(self._dirty.items()):
+            log.pump(now_ms)
+            if log.idle or log.status is not LogStatus.OPEN:
+                del self._dirty[name]
+
+    def _keep_house(self, now_ms: int) -> None:
+        """What is due by the clock or by bytes. Costs nothing for partitions where nothing happens."""
+        for name in [name for name, due_ms in self._flush_due_ms.items() if now_ms >= due_ms]:
+            del self._flush_due_ms[name]
+            self.logs[name].flush()
+        if self._wanting:
+            self._wanting = [housekeeper for housekeeper in self._wanting if not housekeeper.tick()]
+        if self._bytes_since_checkpoint >= CHECKPOINT_BYTES:
+            self._bytes_since_checkpoint = 0
+            self._want_checkpoints()
+        if abs(now_ms - self._age_checked_ms) >= _AGE_CHECK_MS:
+            self._age_checked_ms = now_ms
+            for name, log in self.logs.items():
+                if log.roll_if_due(now_ms):
+                    self._dirty[name] = log
+
+    def _want_checkpoints(self) -> None:
+        """Move recovery points until little is left to scan, the largest parts first: few hold most of it."""
+        unscanned = self._unscanned_bytes = self._sum_unscanned()
+        for housekeeper in sorted(self._housekeepers.values(), key=lambda h: -h.unscanned_bytes):
+            if unscanned <= CHECKPOINT_BYTES // 4:
+                break
+            unscanned -= housekeeper.unscanned_bytes
+            housekeeper.want_checkpoint()
+
+    def _must_have_room(self, nbytes: int) -> None:
+        """Refuse what would make the scan after a crash longer than it may be: checkpoints must catch up first."""
+        if self._unscanned_bytes + self._bytes_since_checkpoint + nbytes > UNCHECKPOINTED_BYTES_PER_SHARD:
+            self._want_checkpoints()
+            self._bytes_since_checkpoint = 0
+            if self._unscanned_bytes + nbytes > UNCHECKPOINTED_BYTES_PER_SHARD:
+                raise PartitionBusy("checkpoints are behind: the disk is slow. Retry after a pause")
+
+    def _sum_unscanned(self) -> int:
+        return sum(housekeeper.unscanned_bytes for housekeeper in self._housekeepers.values())
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def read_tail(self, name: TopicPartition, offset: int, bytes_max: int) -> Slices | None:
+        """Batches from memory, at once; None when they must be read from disk."""
+        return self._readers[name].read_tail(offset, bytes_max)
+
+    def read(
+        self,
+        name: TopicPartition,
+        offset: int,
+        bytes_max: int,
+        *,
+        done: Callable[[Slices], None],
+        failed: Callable[[RinglogError | OSError], None],
+    ) -> None:
+        """Read from memory or disk in the background of run(); exactly one of the two is called."""
+        self._dispatcher.spawn(self._readers[name].read(offset, bytes_max), done, failed)
+
+    def read_now(self, name: TopicPartition, offset: int, bytes_max: int) -> Slices:
+        """Read and wait for it."""
+        return run_now(self.disk, self._readers[name].read(offset, bytes_max))
+
+    def find_time_now(self, name: TopicPartition, timestamp: int) -> TimedOffset | None:
+        """The first record at or after a time; waits for it."""
+        return run_now(self.disk, self._readers[name].find_time(timestamp))
+
+    # -- memory ------------------------------------------------------------------------------------------------
+
+    def _keep_tail(self, log: PartitionLog, extent: Extent) -> None:
+        self._tail.append((log, extent))
+
+    def _evict_oldest(self) -> bool:
+        """Drop the oldest extent from memory; False when there is none left."""
+        if not self._tail:
+            return False
+        log, extent = self._tail.popleft()
+        check(log.tail[0] is extent, "a log's tail is a part of the shard's, in the same order")
+        del log.tail[0]
+        extent.release()
+        return True

@@ -1,0 +1,133 @@
+"""Removes the end of a log, as a follower does when its leader's history differs from its own.
+
+Order matters: first the recovery point moves below the cut, then bytes go, the last segment first. A crash in
+between leaves a log that is whole and still has some of its end; the truncation is then asked for again.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+
+from ringlog.errors import CorruptSegment, check
+from ringlog.log.epochs import EpochHistory
+from ringlog.log.housekeeping import Housekeeper, Mark
+from ringlog.log.index import SegmentIndex
+from ringlog.log.jobs import Job, must
+from ringlog.log.names import INDEX, LOG, SNAPSHOT, TIME_INDEX, free_name, offset_name, parse_offset_name
+from ringlog.log.partition import PartitionLog
+from ringlog.log.producer_replay import SegmentPart, producers_at
+from ringlog.log.replay import replay_index
+from ringlog.log.scanner import Scratch, scan_file
+from ringlog.log.segment import ActiveSegment, Segment
+from ringlog.log.verdict import save_range
+
+_logger = logging.getLogger(__name__)
+
+
+def truncate_files(
+    log: PartitionLog, housekeeper: Housekeeper, offset: int, now_ms: int, scratch: Scratch
+) -> Job[None]:
+    """Cut everything from the batch that holds `offset` on. The log must be idle, and is to be reopened afterwards."""
+    check(log.idle and housekeeper.quiet, "a log is truncated when nothing is in flight")
+    segment = log.segment_of(offset)
+    kept = yield from _kept_part(log, segment, offset, scratch)
+    mark = yield from _mark_at(log, kept, now_ms, scratch)
+    yield from housekeeper.save_mark(mark)
+    _remove_snapshots_above(log, kept.next_offset)
+    for later in reversed([s for s in log.segments if s.base_offset > segment.base_offset]):
+        _set_segment_aside(log, later)
+        must((yield log.context.disk.flush_dir(log.path)), "flush directory")
+    yield from _cut_file(log, segment, kept.position, scratch)
+
+
+def _kept_part(log: PartitionLog, segment: Segment, offset: int, scratch: Scratch) -> Job[ActiveSegment]:
+    """The segment as it will be: everything before the batch that holds the offset."""
+    kept = ActiveSegment(segment.base_offset, log.active.created_ms, SegmentIndex(segment.base_offset))
+    kept.next_offset = segment.base_offset
+
+    def visit(table: np.ndarray) -> None:
+        below = table[table["last_offset"] < offset]
+        if len(below):
+            replay_index(kept.index, below)
+            kept.position = int(below["position"][-1]) + int(below["length"][-1])
+            kept.next_offset = int(below["last_offset"][-1]) + 1
+
+    held = log.files.hold(segment.base_offset, write=isinstance(segment, ActiveSegment))
+    try:
+        end = yield from scan_file(
+            log.context.disk,
+            held.file,
+            0,
+            segment.position,
+            visit,
+            expected_offset=segment.base_offset,
+            dense=False,
+            scratch=scratch,
+        )
+    finally:
+        log.files.release(held)
+    if end.fault is not None and end.next_offset < offset:
+        raise CorruptSegment(f"{log.name}: cannot truncate to {offset}: {end.fault}")
+    return kept
+
+
+def _mark_at(log: PartitionLog, kept: ActiveSegment, now_ms: int, scratch: Scratch) -> Job[Mark]:
+    epochs = EpochHistory(list(log.epochs.starts))
+    epochs.cut_end(kept.next_offset)
+    snapshot = None
+    if len(log.producers):
+        parts = [
+            SegmentPart(s.base_offset, s.next_offset, s.position) for s in log.segments if not s.quarantined
+        ]
+        producers = yield from producers_at(
+            log.context.disk, log.path, log.files, parts, kept.next_offset, now_ms, scratch, _logger.warning
+        )
+        snapshot = producers.encode(kept.next_offset) if len(producers) else None
+    return Mark(
+        segment=kept,
+        next_offset=kept.next_offset,
+        position=kept.position,
+        bytes_appended=log.bytes_appended,
+        max_timestamp=kept.index.max_timestamp,
+        max_timestamp_offset=kept.index.max_timestamp_offset,
+        index_entries=len(kept.index.offsets),
+        time_index_entries=len(kept.index.times),
+        epochs=epochs.starts,
+        snapshot=snapshot,
+    )
+
+
+def _remove_snapshots_above(log: PartitionLog, offset: int) -> None:
+    """A snapshot of what is cut would be wrong once the log has grown past it again."""
+    for name, _ in log.context.disk.list_dir(log.path):
+        parsed = parse_offset_name(name)
+        if parsed is not None and parsed.suffix == SNAPSHOT and parsed.offset > offset:
+            log.context.disk.remove(f"{log.path}/{name}")
+
+
+def _set_segment_aside(log: PartitionLog, segment: Segment) -> None:
+    disk = log.context.disk
+    name = offset_name(segment.base_offset, LOG)
+    if disk.exists(f"{log.path}/{name}"):
+        disk.rename(f"{log.path}/{name}", f"{log.path}/{free_name(disk, log.path, name, 'cut')}")
+    for suffix in (INDEX, TIME_INDEX):
+        derived = f"{log.path}/{offset_name(segment.base_offset, suffix)}"
+        if disk.exists(derived):
+            disk.remove(derived)
+
+
+def _cut_file(log: PartitionLog, segment: Segment, position: int, scratch: Scratch) -> Job[None]:
+    disk = log.context.disk
+    path = log.files.path_of(segment.base_offset)
+    if position == segment.position or not disk.exists(path):
+        return
+    file = disk.open(path, write=True, direct=True)
+    try:
+        name = free_name(disk, log.path, f"{offset_name(segment.base_offset, LOG)}.{position}", "cut")
+        yield from save_range(disk, file, position, segment.position, f"{log.path}/{name}", scratch)
+        disk.truncate(file, position)
+        must((yield disk.flush(file)), "flush")
+    finally:
+        disk.close(file)
