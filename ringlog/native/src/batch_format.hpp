@@ -53,6 +53,7 @@ constexpr int16_t kControlBit = 1 << 5;
 constexpr int64_t kBatchBytesMax = 32 << 20;
 constexpr int32_t kRecordsPerBatchMax = 4 << 20;
 constexpr int32_t kHeadersPerRecordMax = 1 << 10;
+constexpr int64_t kUnfoldedBytesMax = 64 << 20;  // DECOMPRESSED_BYTES_MAX
 
 // length, attributes, timestamp delta, offset delta, key length, value length, header count: a byte each
 constexpr int64_t kRecordBytesMin = 7;

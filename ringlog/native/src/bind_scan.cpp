@@ -61,7 +61,7 @@ nb::tuple scan(nb::handle data, int level, int64_t bytes_max, int64_t expected_o
     if (counted.fault && only_whole) throw CorruptBatchError(counted.fault);
     const Bytes good{view.data(), static_cast<size_t>(counted.end)};
     return nb::make_tuple(make_table(good, counted.batches, rules), counted.end,
-                          counted.fault ? to_python(counted.fault) : nb::none(), counted.fault.incomplete);
+                          counted.fault ? CorruptBatchError(counted.fault).to_python() : nb::none(), counted.fault.incomplete);
 }
 
 int64_t find(nb::handle data, int64_t start, int64_t min_offset, int64_t bytes_max) {
@@ -91,7 +91,7 @@ void raise_corrupt_batch(const std::exception_ptr& thrown, void*) {
     try {
         std::rethrow_exception(thrown);
     } catch (const CorruptBatchError& error) {
-        const nb::object python = to_python(error.fault());
+        const nb::object python = error.to_python();
         PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(python.ptr())), python.ptr());
     }
 }
@@ -103,6 +103,7 @@ void bind_scan(nb::module_& m) {
     m.attr("BATCH_BYTES_MAX") = kBatchBytesMax;
     m.attr("RECORDS_PER_BATCH_MAX") = kRecordsPerBatchMax;
     m.attr("HEADERS_PER_RECORD_MAX") = kHeadersPerRecordMax;
+    m.attr("DECOMPRESSED_BYTES_MAX") = kUnfoldedBytesMax;
     m.def("scan", &scan, nb::arg("data"), nb::arg("level"), nb::arg("bytes_max"), nb::arg("expected_offset"),
           nb::arg("dense"), nb::arg("min_epoch"), nb::arg("gapless"), nb::arg("only_whole"));
     m.def("find_batch", &find, nb::arg("data"), nb::arg("start"), nb::arg("min_offset"), nb::arg("bytes_max"));
