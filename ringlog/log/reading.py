@@ -273,6 +273,7 @@ def _first_at(views: list[memoryview], timestamp: int, start_offset: int) -> Tim
         for row in table[table["max_timestamp"] >= timestamp]:
             batch = view[int(row["position"]) : int(row["position"]) + int(row["length"])]
             columns = decode_columns(batch, columns=("offset", "timestamp"), include_control=True)
+            assert columns.offset is not None and columns.timestamp is not None
             hits = np.flatnonzero((columns.timestamp >= timestamp) & (columns.offset >= start_offset))
             if hits.size:
                 return TimedOffset(int(columns.offset[hits[0]]), int(columns.timestamp[hits[0]]))
