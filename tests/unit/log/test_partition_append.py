@@ -280,7 +280,9 @@ def test_a_wrong_flush_policy_says_what_is_right(text):
         FlushPolicy.parse(text)
 
 
-@pytest.mark.parametrize("field", [{"segment_bytes": 10}, {"segment_bytes": 2**31}, {"segment_ms": 0}, {"batch_bytes_max": 3}])
+@pytest.mark.parametrize(
+    "field", [{"segment_bytes": 10}, {"segment_bytes": 2**31}, {"segment_ms": 0}, {"batch_bytes_max": 3}]
+)
 def test_settings_out_of_range_are_refused(field):
     with pytest.raises(InvalidRequest):
         LogSettings(**field)
