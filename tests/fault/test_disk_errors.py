@@ -1,4 +1,4 @@
-"""Short writes and errors at each call site: the partition is fenced with a typed error, or it goes on; no false ack."""
+"""Short writes and errors at each call site: the partition is fenced with a typed error, and nothing is falsely acked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Power loss: bytes not flushed are dropped, or torn at 512 bytes. No record that was acknowledged as flushed is lost."""
+"""Power loss: unflushed bytes are dropped, or torn at 512 bytes. No record that was acknowledged as flushed is lost."""
 
 from __future__ import annotations
 

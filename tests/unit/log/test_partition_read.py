@@ -144,8 +144,7 @@ def test_readers_that_hold_all_memory_get_a_typed_refusal():
         world.settle()
     held = []
     with pytest.raises(PartitionBusy):
-        for offset in range(40):
-            held.append(world.store.read_now(world.partition, offset, 100_000))
+        held.extend(world.store.read_now(world.partition, offset, 100_000) for offset in range(40))
     for slices in held:
         slices.release()
     assert len(world.values()) == 40
