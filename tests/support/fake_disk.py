@@ -95,6 +95,7 @@ class FakeDisk:
         self._hold_rules: list[tuple[str, str]] = []
         self._open_files: set[FakeFile] = set()
         self._is_down = False
+        self._has_power = True
 
     # -- for tests ---------------------------------------------------------------------------------------
     def crash(self, rng: random.Random, *, survival: float | None = None) -> FakeDisk:
@@ -195,10 +196,12 @@ class FakeDisk:
         return len(self._handle(file).inode.live)
 
     def exists(self, path: str) -> bool:
+        self._require_power()
         path = _clean(path)
         return path in self._names.live or path in self._names.dirs
 
     def list_dir(self, path: str) -> list[tuple[str, int]]:
+        self._require_power()
         path = _clean(path)
         self._names.require_dir(path)
         return sorted(
@@ -313,10 +316,14 @@ class FakeDisk:
     # -- inside ----------------------------------------------------------------------------------------------
     def _step(self) -> None:
         check(not self._is_down, "no call after shutdown")
-        at = self.faults.power_loss_at_step
-        if at is not None and self.steps >= at:
-            raise PowerLoss(f"at step {at}")
+        if self.steps == self.faults.power_loss_at_step:
+            self._has_power = False
+        self._require_power()
         self.steps += 1
+
+    def _require_power(self) -> None:
+        if not self._has_power:
+            raise PowerLoss(f"at step {self.steps}")
 
     def _note(
         self, kind: str, path: str, position: int = 0, length: int = 0, *, queued: bool
@@ -358,6 +365,7 @@ class FakeDisk:
             self._held.add(call.token)
 
     def _handle(self, file: File) -> FakeFile:
+        self._require_power()
         assert isinstance(file, FakeFile), f"a file of another engine: {file!r}"
         assert file.is_open, f"used after close: {file.path}"
         assert file in self._open_files, f"a file of another disk, or of one before a crash: {file.path}"

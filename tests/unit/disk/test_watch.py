@@ -107,6 +107,22 @@ def test_several_doorbells_have_their_own_tokens(disk):
         os.close(bell)
 
 
+def test_more_doorbells_than_the_completion_queue_holds_are_all_heard_every_time(disk):
+    """The kernel ends a watch when its completion queue overflows: the engine renews it."""
+    bells = [os.eventfd(0, os.EFD_NONBLOCK) for _ in range(20)]
+    tokens = {disk.watch(bell) for bell in bells}
+    for _ in range(10):
+        for bell in bells:
+            ring(bell)
+        heard = set()
+        while heard != tokens:
+            heard |= {completion.token for completion in disk.completions(None)}
+        for bell in bells:
+            answer(bell)
+    for bell in bells:
+        os.close(bell)
+
+
 def test_nothing_is_heard_after_unwatch(disk, bell):
     token = disk.watch(bell)
     ring(bell)
