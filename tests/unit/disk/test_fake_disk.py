@@ -191,24 +191,28 @@ def test_what_survived_one_crash_is_durable_in_the_next():
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 4), st.sampled_from("wdft")), max_size=12),
+    st.lists(
+        st.tuples(st.sampled_from(["write", "durable", "flush"]), st.integers(0, 12), st.integers(1, 4))
+    ),
     st.integers(0, 1000),
 )
 def test_every_surviving_sector_is_the_flushed_version_or_a_later_one(steps, seed):
-    """Against a model that keeps, for each sector, the versions that may be found in it."""
+    """Against a model that keeps, for each sector, the versions that may be found in it, the newest last."""
     disk, file = made(sectors(*[0] * 16), seed=seed)
-    allowed = [{0} for _ in range(16)]
-    for version, (first, count, kind) in enumerate(steps, start=1):
-        if kind in "wd":
-            write(disk, file, sectors(*[version] * count), SECTOR_BYTES * first, durable=kind == "d")
-            for number in range(first, first + count):
-                allowed[number] = {version} if kind == "d" else allowed[number] | {version}
-        elif kind == "f":
+    versions = [[0] for _ in range(16)]
+    for version, (step, first, count) in enumerate(steps, start=1):
+        if step == "flush":
             disk.wait(disk.flush(file))
-            live = values_per_sector([disk.content("/data/log")])
-            allowed = live
-    for found, may_be in zip(values_per_sector(survivors(disk)), allowed, strict=True):
-        assert found <= may_be
+            versions = [sector[-1:] for sector in versions]
+            continue
+        write(disk, file, sectors(*[version] * count), SECTOR_BYTES * first, durable=step == "durable")
+        for sector in versions[first : first + count]:
+            if step == "durable":
+                sector.clear()
+            sector.append(version)
+    assert values_per_sector([disk.content("/data/log")]) == [{sector[-1]} for sector in versions]
+    for found, allowed in zip(values_per_sector(survivors(disk)), versions, strict=True):
+        assert found <= set(allowed)
 
 
 # -- names ---------------------------------------------------------------------------------------------------

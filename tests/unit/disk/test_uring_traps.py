@@ -236,6 +236,35 @@ def test_a_call_inherits_nothing_from_the_one_before(disk, file, tmp_path):
     assert results_of(disk) == {durable: 3, reserve: 0, names: 0, data: 0, read: 3, plain: 3}
 
 
+# -- flags, that only some calls of the binding take -----------------------------------------------------
+
+
+def test_a_durable_write_asks_for_a_synchronous_one_and_a_flush_for_the_data(
+    disk, file, tmp_path, monkeypatch
+):
+    """Nothing but a loss of power would show that they do not."""
+    asked = []
+
+    def noting(name, at):
+        real = getattr(liburing, name)
+
+        def prepare(*arguments):
+            asked.append(arguments[at])
+            real(*arguments)
+
+        monkeypatch.setattr(uring, name, prepare)
+
+    noting("io_uring_prep_writev2", 5)
+    noting("io_uring_prep_fsync", 2)
+    disk.write(file, [view(b"abc")], 0, durable=True)
+    disk.write(file, [view(b"abc")], 0, durable=False)
+    disk.flush(file)
+    disk.flush_dir(str(tmp_path))
+    data_only, everything = 1, 0
+    assert asked == [os.RWF_DSYNC, 0, data_only, everything]
+    assert sorted(results_of(disk).values()) == [0, 0, 3, 3]
+
+
 # -- vectors -------------------------------------------------------------------------------------------
 
 
