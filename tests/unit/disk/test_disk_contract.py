@@ -67,8 +67,10 @@ def test_the_engine_is_a_disk(disk):
 
 
 def test_opening_a_missing_file_raises_file_not_found(disk, root):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as raised:
         disk.open(f"{root}/missing")
+    assert raised.value.errno == errno.ENOENT
+    assert raised.value.filename == f"{root}/missing"
     with pytest.raises(FileNotFoundError):
         disk.open(f"{root}/missing", write=True)
 
@@ -106,7 +108,7 @@ def test_make_dir_makes_parents_and_is_content_with_what_exists(disk, root):
 
 def test_make_dir_raises_where_a_file_stands(disk, root):
     write_file(disk, f"{root}/log", b"x")
-    with pytest.raises(OSError):
+    with pytest.raises(FileExistsError):
         disk.make_dir(f"{root}/log")
 
 
