@@ -8,8 +8,10 @@ The only importer of the liburing package, whose traps are kept out of sight her
 - Preparing leaves fields alone that the call has no use for, and the kernel refuses a call with a stray flag:
   each kind of call has an entry to itself.
 - Only `peek_cqe` and `cqe_seen` are right when the completion queue wraps.
-- A wait holds the GIL and cannot be given a time limit without an exception: a timer in the ring ends it.
+- A wait holds the GIL, so no other Python thread runs meanwhile, and it can be given a time limit only at the
+  price of an exception: a timer in the ring ends it.
 - It keeps no reference to the memory that the kernel reads and writes: `self._pinned` does.
+- Registered buffers cannot be made from a memoryview: there are none.
 
 A signal handler that raises (Ctrl-C) may end any of this. Python runs handlers after calls, not after stores,
 so a note of what the kernel is told, or said, is a store right before the call: no call is lost, and none is
@@ -117,7 +119,7 @@ class UringDisk(OsFiles):
         self._dir_fds: dict[int, int] = {}
         self._watches: dict[int, int] = {}
         self._timers: dict[int, float] = {}
-        """Armed timers and when they fire, in monotonic seconds: a slice after they were armed at the latest."""
+        """Armed timers and when they fire, in monotonic seconds: at most a slice after they were armed."""
         self._spans: dict[int, timespec] = {}
         """What the kernel reads when it is given a timer."""
         self._ended_watches: list[int] = []

@@ -19,7 +19,7 @@ import pytest
 from ringlog.disk import uring
 from ringlog.disk.constants import LIBURING_IOVEC_PIECES_MAX
 from ringlog.disk.memory import aligned
-from ringlog.disk.uring import SIGNAL_SLICE_S, UringDisk
+from ringlog.disk.uring import UringDisk
 from ringlog.errors import InvariantBroken
 from ringlog.limits import BLOCK_BYTES
 
@@ -117,7 +117,7 @@ def test_a_handler_that_raises_ends_a_wait_at_once(idle, ring_signal, wait_s):
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         idle.completions(wait_s)
-    assert time.monotonic() - began < 0.05 + SIGNAL_SLICE_S
+    assert time.monotonic() - began < 0.05 + 0.1
 
 
 def test_ctrl_c_ends_a_wait_for_one_call(disk, ring_signal, tmp_path):
@@ -136,7 +136,7 @@ def test_ctrl_c_ends_a_wait_for_one_call(disk, ring_signal, tmp_path):
 def test_no_sleep_is_longer_than_a_slice_so_that_a_signal_just_before_it_is_seen(idle):
     began = time.monotonic()
     idle._wait(None)
-    assert time.monotonic() - began < SIGNAL_SLICE_S + 0.2
+    assert time.monotonic() - began < 0.3
 
 
 def test_waits_that_end_early_do_not_pile_up_timers(disk, file):
