@@ -270,23 +270,21 @@ class UringDisk(OsFiles):
     def _wait(self, until: float | None) -> None:
         """Submit, and sleep until something completes or a signal arrives, for a slice or up to `until`."""
         # A timer that fires earlier will do, as the caller comes back: so most waits find one that is armed.
-        if until is None:
-            if not self._timers:
-                self._arm_timer(SIGNAL_SLICE_S)
-        elif not self._timers or min(self._timers.values()) > until:
-            self._arm_timer(min(until - time.monotonic(), SIGNAL_SLICE_S))
+        if not self._timers or (until is not None and min(self._timers.values()) > until):
+            self._arm_timer(until)
         self._errno.value = 0
         try:
             io_uring_submit_and_wait(self._ring, 1)
         except OSError as error:
             self._after_refusal(error)
 
-    def _arm_timer(self, after_s: float) -> None:
+    def _arm_timer(self, until: float | None) -> None:
+        now = time.monotonic()
+        at = now + SIGNAL_SLICE_S if until is None else min(until, now + SIGNAL_SLICE_S)
         token = self._new_special()
-        span = timespec(max(after_s, 1e-6))
+        span = timespec(max(at - now, 1e-6))
         io_uring_prep_timeout(self._timer_sqe, span, 0, 0)
-        self._spans[token] = span
-        self._timers[token] = time.monotonic() + after_s
+        self._timers[token], self._spans[token] = at, span
         self._put_special(self._timer_sqe, token)
 
     def _reap(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import itertools
+import time
 
 import pytest
 
@@ -306,6 +307,16 @@ def test_waiting_returns_at_least_one_completion(disk, file):
         disk.write(file, [view(b"abc")], 3 * number, durable=True)
     assert disk.completions(None) != []
     assert disk.completions(30.0) != [] or disk.in_flight == 0
+
+
+def test_what_has_completed_is_found_without_waiting(disk, file):
+    disk.write(file, [view(b"abc")], 0, durable=True)
+    disk.submit()
+    found, deadline = [], time.monotonic() + 10
+    while disk.in_flight:
+        found += disk.completions(0.0)
+        assert time.monotonic() < deadline
+    assert [completion.result for completion in found] == [3]
 
 
 def test_completions_returns_at_once_when_nothing_is_in_flight(disk):
