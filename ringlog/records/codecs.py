@@ -2,8 +2,8 @@
 
 Unfolding writes into memory that was bounded before: at first a little more than the input, then only as much
 as the records unfolded so far claim, while nothing is wrong with them; never more than
-DECOMPRESSED_BYTES_MAX. So a bomb that unfolds to anything but records is refused after its first bytes. A raw
-snappy block is unfolded in one step, but says its size beforehand, and cannot hold more than 22 times its own.
+DECOMPRESSED_BYTES_MAX. So a bomb that unfolds to anything but records is refused after its first bytes. A
+raw snappy block is unfolded in one step, but says its size before, and holds at most 22 times its own.
 """
 
 from __future__ import annotations
