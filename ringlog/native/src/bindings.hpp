@@ -4,4 +4,5 @@
 
 namespace ringlog {
 void bind_checksums(nanobind::module_& m);
+void bind_ring(nanobind::module_& m);
 }  // namespace ringlog

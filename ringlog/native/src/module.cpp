@@ -6,4 +6,5 @@
 NB_MODULE(_kernel, m) {
     m.doc() = "ringlog's native kernel: batches, checksums, rings";
     ringlog::bind_checksums(m);
+    ringlog::bind_ring(m);
 }
