@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <tuple>
 #include <vector>
 
@@ -34,7 +33,7 @@ constexpr std::size_t GIL_RELEASE_BYTES = 64 << 10;
     throw nb::python_error();
 }
 
-[[noreturn]] void raise(const char* type, const std::string& message) { raise(type, nb::make_tuple(message)); }
+[[noreturn]] void raise(const char* type, const char* message) { raise(type, nb::make_tuple(message)); }
 
 // Any answer but ok, full and empty.
 [[noreturn]] void raise_answer(RingAnswer answer, const RingFault& fault) {
@@ -139,12 +138,14 @@ class WriterHandle : public Handle<RingWriter<>> {
         const std::span<const std::int64_t> bounds{offsets.data(), offsets.size()};
         if (bounds.empty()) raise("InvalidRequest", "offsets hold one entry more than there are messages");
         std::size_t written = 0;
+        bool ascending = true;
         const RingAnswer answer = without_gil([&](RingWriter<>& writer) {
             std::int64_t before = 0;
             for (const std::int64_t bound : bounds) {
-                if (bound < before || static_cast<std::uint64_t>(bound) > bytes.size()) return RingAnswer::misuse;
+                ascending = ascending && bound >= before && static_cast<std::uint64_t>(bound) <= bytes.size();
                 before = bound;
             }
+            if (!ascending) return RingAnswer::misuse;
             return writer.write_many(
                 bounds.size() - 1,
                 [&](std::size_t i) {
@@ -154,7 +155,7 @@ class WriterHandle : public Handle<RingWriter<>> {
                 kind, written);
         });
         if (written != 0) wake_reader();
-        if (answer == RingAnswer::misuse) raise("InvalidRequest", "offsets must ascend and end within the data");
+        if (!ascending) raise("InvalidRequest", "offsets must ascend and end within the data");
         if (answer != RingAnswer::ok && answer != RingAnswer::full) raise_fault(answer);
         return written;
     }
