@@ -6,6 +6,7 @@ from typing_extensions import Buffer
 
 # -- rings: wrapped by ringlog.ring ----------------------------------------------------------------------
 RING_HEADER_BYTES: int
+RING_CAPACITY_MAX: int
 RING_KIND_PADDING: int
 
 def ring_body_bytes_max(capacity: int) -> int: ...

@@ -120,7 +120,7 @@ class RingWriter:
         return self._claim
 
     def commit(self, kind: int = 0) -> None:
-        """Publish the claimed message. BufferError while an array or the like still uses its view."""
+        """Publish the claimed message. BufferError, and the claim stays, while its view is lent to a call."""
         self._drop_claim()
         self._native.commit(kind)
 
@@ -172,7 +172,7 @@ class RingReader:
     def release(self) -> None:
         """Give everything that was read back to the writer; all views of it die.
 
-        BufferError, and nothing is given back, while an array or the like still uses one of them.
+        BufferError, and nothing is given back, while one of them is lent to a call that still runs.
         """
         for view in self._views:
             view.release()

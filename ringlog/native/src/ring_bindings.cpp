@@ -266,6 +266,7 @@ void retire_ring(nb::handle memory, std::uint64_t generation) {
 
 void bind_ring(nb::module_& m) {
     m.attr("RING_HEADER_BYTES") = ring_layout::RING_HEADER_BYTES;
+    m.attr("RING_CAPACITY_MAX") = ring_layout::CAPACITY_MAX;
     m.attr("RING_KIND_PADDING") = ring_layout::KIND_PADDING;
     m.def("ring_body_bytes_max", &ring_layout::body_bytes_max, "capacity"_a);
     m.def("ring_format", &format_ring, "memory"_a, "capacity"_a, "generation"_a);

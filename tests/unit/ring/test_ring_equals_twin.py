@@ -17,7 +17,9 @@ BODY_MAX = CAPACITY // 4 - 8
 
 # Small ones, ones around the largest, and one too large.
 sizes = st.one_of(st.integers(0, 64), st.integers(BODY_MAX - 16, BODY_MAX + 1), st.integers(0, BODY_MAX))
-bodies = st.builds(lambda size, seed: bytes((seed + i) & 0xFF for i in range(size)), sizes, st.integers(0, 255))
+bodies = st.builds(
+    lambda size, seed: bytes((seed + i) & 0xFF for i in range(size)), sizes, st.integers(0, 255)
+)
 kinds = st.sampled_from([0, 1, 2**32 - 2, 2**32 - 1])
 
 
@@ -40,7 +42,10 @@ class RingsAgree(RuleBasedStateMachine):
         twin.create(self.twin_memory, CAPACITY, 3)
         self.writer, self.reader = ring.writer(), ring.reader()
         self.native_reader = self.reader._native
-        self.twin_writer, self.twin_reader = twin.Writer(self.twin_memory, 3), twin.Reader(self.twin_memory, 3)
+        self.twin_writer, self.twin_reader = (
+            twin.Writer(self.twin_memory, 3),
+            twin.Reader(self.twin_memory, 3),
+        )
         self.claim: memoryview | None = None
         self.sent: list[tuple[int, bytes]] = []
         self.closed = False
@@ -135,7 +140,9 @@ test_native_and_twin_do_the_same = RingsAgree.TestCase
 @settings(max_examples=300, deadline=None)
 @given(
     words=st.lists(
-        st.tuples(st.integers(0, 30), st.sampled_from([0, 1, 7, 8, 9, 24, 1023, 1024, 1025, 4096, 2**31, 2**32 - 1])),
+        st.tuples(
+            st.integers(0, 30), st.sampled_from([0, 1, 7, 8, 9, 24, 1023, 1024, 1025, 4096, 2**31, 2**32 - 1])
+        ),
         max_size=6,
     ),
     padding_at=st.lists(st.integers(0, 30), max_size=2),
