@@ -1,10 +1,36 @@
-"""Types of the native kernel. Docstrings live at the Python faces that wrap these."""
+"""Types of the native kernel. Everything here is wrapped by a documented function of `records` or `ring`."""
+
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-from typing_extensions import Buffer
+import numpy.typing as npt
 
-# -- rings: wrapped by ringlog.ring ----------------------------------------------------------------------
+Buffer = Any
+"""Anything with the C-contiguous buffer protocol: bytes, bytearray, memoryview, mmap, NumPy arrays."""
+
+# -- checksums and hashes (bind_checksums.cpp) -------------------------------------------------------------
+
+def crc32c(data: Buffer, seed: int = 0) -> int:
+    """CRC32C of `data`, continuing `seed` (the CRC of what came before). Releases the GIL for long inputs."""
+
+def crc32c_portable(data: Buffer, seed: int = 0) -> int:
+    """The same by tables alone; what `crc32c` runs on machines without CRC instructions."""
+
+def crc32c_path() -> str:
+    """`sse4.2`, `armv8` or `portable`: what `crc32c` runs on this machine."""
+
+def murmur2(key: Buffer) -> int:
+    """Kafka's hash of a key, as a signed 32-bit integer."""
+
+def partition_column(
+    offsets: npt.NDArray[np.int32] | npt.NDArray[np.int64],
+    data: Buffer,
+    partitions: int,
+    out: npt.NDArray[np.int32],
+) -> None:
+    """The partition of each key `data[offsets[i]:offsets[i + 1]]` into `out`; ValueError on bad offsets."""
+
+# -- rings (bind_ring.cpp) ----------------------------------------------------------------------
 RING_HEADER_BYTES: int
 RING_CAPACITY_MAX: int
 RING_KIND_PADDING: int
@@ -16,7 +42,7 @@ def ring_retire(memory: Buffer, generation: int) -> None: ...
 class RingWriter:
     def __init__(self, memory: Buffer, generation: int, doorbell_fd: int = -1) -> None: ...
     def write(self, data: Buffer, kind: int = 0) -> bool: ...
-    def write_many(self, offsets: NDArray[np.int64], data: Buffer, kind: int = 0) -> int: ...
+    def write_many(self, offsets: npt.NDArray[np.int64], data: Buffer, kind: int = 0) -> int: ...
     def claim(self, body_bytes: int) -> int | None: ...
     def commit(self, kind: int = 0) -> None: ...
     def abort(self) -> None: ...

@@ -30,36 +30,36 @@ inline double now_s() {
 
 // Anonymous memory that a fork shares, with an empty ring in it.
 class SharedRing {
-  public:
-    SharedRing(std::uint64_t capacity, std::uint64_t generation)
+public:
+    SharedRing(uint64_t capacity, uint64_t generation)
         : bytes_(ringlog::ring_layout::ring_bytes(capacity)), generation_(generation) {
         void* mapped = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         REQUIRE(mapped != MAP_FAILED, "mmap");
         memory_ = static_cast<std::byte*>(mapped);
-        REQUIRE(ringlog::RingMemory::format(memory(), capacity, generation) == ringlog::RingAnswer::ok, "format");
+        REQUIRE(ringlog::RingMemory::format(memory(), capacity, generation) == ringlog::RingAnswer::kOk, "format");
     }
     ~SharedRing() { ::munmap(memory_, bytes_); }
     SharedRing(const SharedRing&) = delete;
     SharedRing& operator=(const SharedRing&) = delete;
 
     std::span<std::byte> memory() const { return {memory_, bytes_}; }
-    std::uint64_t generation() const { return generation_; }
+    uint64_t generation() const { return generation_; }
 
     template <class Side>
     void attach(Side& side) const {
-        REQUIRE(side.attach(memory(), generation_) == ringlog::RingAnswer::ok, "attach: %s", side.fault().reason);
+        REQUIRE(side.attach(memory(), generation_) == ringlog::RingAnswer::kOk, "attach: %s", side.fault().reason);
     }
 
-  private:
-    std::size_t bytes_;
-    std::uint64_t generation_;
+private:
+    size_t bytes_;
+    uint64_t generation_;
     std::byte* memory_;
 };
 
 // Counters that outlive a killed child.
 template <class T>
 class SharedCounters {
-  public:
+public:
     SharedCounters() {
         void* mapped = ::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
         REQUIRE(mapped != MAP_FAILED, "mmap");
@@ -70,7 +70,7 @@ class SharedCounters {
     SharedCounters& operator=(const SharedCounters&) = delete;
     T* operator->() const { return counters_; }
 
-  private:
+private:
     T* counters_;
 };
 

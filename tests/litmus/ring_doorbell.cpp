@@ -19,31 +19,31 @@ using namespace litmus;
 
 namespace {
 
-constexpr double LOST_S = 2.0;
+constexpr double kLostS = 2.0;
 
-void dawdle(std::uint64_t random) {
-    for (std::uint64_t spins = random % 256; spins > 0; --spins) std::atomic_signal_fence(std::memory_order_seq_cst);
+void dawdle(uint64_t random) {
+    for (uint64_t spins = random % 256; spins > 0; --spins) std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
 void ring_if_asleep(RingWriter<>& writer, int doorbell) {
-    const std::uint64_t one = 1;
+    const uint64_t one = 1;
     if (writer.take_wakeup()) REQUIRE(::write(doorbell, &one, sizeof one) == sizeof one, "ring the doorbell");
 }
 
-void write_one_by_one(double seconds, const SharedRing& ring, int doorbell, std::uint64_t seed) {
+void write_one_by_one(double seconds, const SharedRing& ring, int doorbell, uint64_t seed) {
     RingWriter<> writer;
     ring.attach(writer);
     const double end_s = now_s() + seconds;
-    for (std::uint64_t round = 0; round % 64 != 0 || now_s() < end_s; ++round) {
+    for (uint64_t round = 0; round % 64 != 0 || now_s() < end_s; ++round) {
         dawdle(scramble(seed + round));
-        REQUIRE(writer.write({}, 0) == RingAnswer::ok, "write");
+        REQUIRE(writer.write({}, 0) == RingAnswer::kOk, "write");
         ring_if_asleep(writer, doorbell);
-        std::uint64_t unread = 1;
+        uint64_t unread = 1;
         double lost_at_s = 0;
-        for (std::uint64_t looks = 1; unread != 0; ++looks) {
-            REQUIRE(writer.used_bytes(unread) == RingAnswer::ok, "%s", writer.fault().reason);
+        for (uint64_t looks = 1; unread != 0; ++looks) {
+            REQUIRE(writer.used_bytes(unread) == RingAnswer::kOk, "%s", writer.fault().reason);
             if (looks % 4096 != 0) continue;
-            if (lost_at_s == 0) lost_at_s = now_s() + LOST_S;
+            if (lost_at_s == 0) lost_at_s = now_s() + kLostS;
             REQUIRE(now_s() < lost_at_s, "a lost wake-up in round %llu", static_cast<unsigned long long>(round));
         }
     }
@@ -56,8 +56,8 @@ void write_one_by_one(double seconds, const SharedRing& ring, int doorbell, std:
 int main(int count, char** arguments) {
     REQUIRE(count == 3, "usage: ring_doorbell SECONDS SEED");
     const double seconds = std::atof(arguments[1]);
-    const std::uint64_t seed = std::strtoull(arguments[2], nullptr, 10);
-    const SharedRing ring(ring_layout::CAPACITY_MIN, 1);
+    const uint64_t seed = std::strtoull(arguments[2], nullptr, 10);
+    const SharedRing ring(ring_layout::kCapacityMin, 1);
     const int doorbell = ::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     REQUIRE(doorbell >= 0, "eventfd");
     const pid_t child = ::fork();
@@ -70,24 +70,24 @@ int main(int count, char** arguments) {
     RingReader<> reader;
     ring.attach(reader);
     RingMessage message;
-    std::uint64_t rounds = 0;
-    std::uint64_t sleeps = 0;
-    RingAnswer answer = RingAnswer::ok;
-    while ((answer = reader.next(message)) != RingAnswer::closed) {
-        if (answer == RingAnswer::ok) {
+    uint64_t rounds = 0;
+    uint64_t sleeps = 0;
+    RingAnswer answer = RingAnswer::kOk;
+    while ((answer = reader.next(message)) != RingAnswer::kClosed) {
+        if (answer == RingAnswer::kOk) {
             ++rounds;
-            REQUIRE(reader.release(message.end_position) == RingAnswer::ok, "release");
+            REQUIRE(reader.release(message.end_position) == RingAnswer::kOk, "release");
             dawdle(scramble(seed * 3 + rounds));
             continue;
         }
-        REQUIRE(answer == RingAnswer::empty, "next: %s", reader.fault().reason);
+        REQUIRE(answer == RingAnswer::kEmpty, "next: %s", reader.fault().reason);
         if (!reader.announce_wait()) continue;
         ++sleeps;
         pollfd poller{doorbell, POLLIN, 0};
         // Longer than the writer's patience: it is the writer who reports a lost wake-up.
-        if (::poll(&poller, 1, static_cast<int>(2000 * LOST_S)) != 1) break;
+        if (::poll(&poller, 1, static_cast<int>(2000 * kLostS)) != 1) break;
         reader.withdraw_wait();
-        std::uint64_t rings = 0;
+        uint64_t rings = 0;
         REQUIRE(::read(doorbell, &rings, sizeof rings) == sizeof rings, "clear the doorbell");
     }
     int status = 0;

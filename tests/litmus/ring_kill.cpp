@@ -27,105 +27,105 @@ using namespace litmus;
 
 namespace {
 
-constexpr std::uint64_t CAPACITY = 4096;
-constexpr std::uint64_t MESSAGES_BEFORE = 3;  // published and unread when the work starts
-constexpr double RESUME_S_MAX = 1.0;
+constexpr uint64_t kCapacity = 4096;
+constexpr uint64_t kMessagesBefore = 3;  // published and unread when the work starts
+constexpr double kResumeSMax = 1.0;
 
 struct KillProbe {
-    std::uint64_t* steps_left;  // shared by copies of a handle; 0: never kill
+    uint64_t* steps_left;  // shared by copies of a handle; 0: never kill
 
     void at(RingStep) noexcept {
         if (*steps_left != 0 && --*steps_left == 0) {
             ::raise(SIGKILL);
         }
     }
-    void copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
-        for (std::size_t done = 0; done < bytes; done += 8) {
-            std::memcpy(to + done, from + done, std::min<std::size_t>(8, bytes - done));
-            at(RingStep::body_word_copied);
+    void copy(std::byte* to, const std::byte* from, size_t bytes) noexcept {
+        for (size_t done = 0; done < bytes; done += 8) {
+            std::memcpy(to + done, from + done, std::min<size_t>(8, bytes - done));
+            at(RingStep::kBodyWordCopied);
         }
     }
 };
 
-std::uint64_t steps_left = 0;
+uint64_t steps_left = 0;
 
 // What the child got done: counts of messages since the ring was made, and of released bytes.
 struct Progress {
-    std::uint64_t finished = 0;  // messages whose write returned, or whose release returned
-    std::uint64_t begun = 0;     // messages whose write, or whose release, had begun
-    std::uint64_t finished_position = 0;
-    std::uint64_t begun_position = 0;
+    uint64_t finished = 0;  // messages whose write returned, or whose release returned
+    uint64_t begun = 0;     // messages whose write, or whose release, had begun
+    uint64_t finished_position = 0;
+    uint64_t begun_position = 0;
 };
 
 // Small ones for steps that lie close together, and some that force the ring to wrap.
 class WorkPattern : public Pattern {
-  public:
-    explicit WorkPattern(std::uint64_t seed) : Pattern(seed, ring_layout::body_bytes_max(CAPACITY)), seed_(seed) {}
-    std::size_t size(std::uint64_t i) const {
-        static constexpr std::size_t SIZES[] = {0, 1, 8, 13, 64, 200, 400};
-        return SIZES[scramble(seed_ * 31 + i) % 7];
+public:
+    explicit WorkPattern(uint64_t seed) : Pattern(seed, ring_layout::body_bytes_max(kCapacity)), seed_(seed) {}
+    size_t size(uint64_t i) const {
+        static constexpr size_t kSizes[] = {0, 1, 8, 13, 64, 200, 400};
+        return kSizes[scramble(seed_ * 31 + i) % 7];
     }
-    std::vector<std::byte> body(std::uint64_t i) const {
+    std::vector<std::byte> body(uint64_t i) const {
         std::vector<std::byte> bytes(size(i));
         fill(i, bytes);
         return bytes;
     }
-    bool matches(std::uint64_t i, const RingMessage& message) const {
+    bool matches(uint64_t i, const RingMessage& message) const {
         const std::vector<std::byte> expected = body(i);
         return message.kind == kind(i) && std::ranges::equal(message.body, expected);
     }
 
-  private:
-    std::uint64_t seed_;
+private:
+    uint64_t seed_;
 };
 
 // Every way to write. Messages from `first` on; as many as the reader's absence leaves room for.
-void do_writes(RingWriter<KillProbe>& writer, const WorkPattern& pattern, std::uint64_t first, Progress* progress) {
-    std::uint64_t next = first;
-    const auto will_write = [&](std::uint64_t messages) { progress->begun = next + messages; };
-    const auto have_written = [&](std::uint64_t messages) { progress->finished = next += messages; };
+void do_writes(RingWriter<KillProbe>& writer, const WorkPattern& pattern, uint64_t first, Progress* progress) {
+    uint64_t next = first;
+    const auto will_write = [&](uint64_t messages) { progress->begun = next + messages; };
+    const auto have_written = [&](uint64_t messages) { progress->finished = next += messages; };
 
     for (int i = 0; i < 3; ++i) {
         will_write(1);
-        REQUIRE(writer.write(pattern.body(next), pattern.kind(next)) == RingAnswer::ok, "write");
+        REQUIRE(writer.write(pattern.body(next), pattern.kind(next)) == RingAnswer::kOk, "write");
         have_written(1);
     }
     std::span<std::byte> claimed;
-    REQUIRE(writer.claim(pattern.size(next) + 40, claimed) == RingAnswer::ok, "claim to abort");
+    REQUIRE(writer.claim(pattern.size(next) + 40, claimed) == RingAnswer::kOk, "claim to abort");
     std::ranges::fill(claimed, std::byte{0xee});
-    REQUIRE(writer.abort() == RingAnswer::ok, "abort");
+    REQUIRE(writer.abort() == RingAnswer::kOk, "abort");
 
     will_write(1);
-    REQUIRE(writer.claim(pattern.size(next), claimed) == RingAnswer::ok, "claim");
+    REQUIRE(writer.claim(pattern.size(next), claimed) == RingAnswer::kOk, "claim");
     pattern.fill(next, claimed);
-    REQUIRE(writer.commit(pattern.kind(next)) == RingAnswer::ok, "commit");
+    REQUIRE(writer.commit(pattern.kind(next)) == RingAnswer::kOk, "commit");
     have_written(1);
 
-    const std::uint64_t many = pattern.left_in_run(next);
+    const uint64_t many = pattern.left_in_run(next);
     std::vector<std::vector<std::byte>> bodies;
-    for (std::uint64_t i = 0; i < many; ++i) bodies.push_back(pattern.body(next + i));
+    for (uint64_t i = 0; i < many; ++i) bodies.push_back(pattern.body(next + i));
     will_write(many);
-    std::size_t written = 0;
+    size_t written = 0;
     const RingAnswer answer = writer.write_many(
-        many, [&](std::size_t i) { return std::span<const std::byte>(bodies[i]); }, pattern.kind(next), written);
-    REQUIRE(answer == RingAnswer::ok || answer == RingAnswer::full, "write many");
+        many, [&](size_t i) { return std::span<const std::byte>(bodies[i]); }, pattern.kind(next), written);
+    REQUIRE(answer == RingAnswer::kOk || answer == RingAnswer::kFull, "write many");
     have_written(written);
 
     writer.take_wakeup();
     writer.close();
 }
 
-void do_reads(RingReader<KillProbe>& reader, const WorkPattern& pattern, std::uint64_t first, Progress* progress) {
-    std::uint64_t next = first;
+void do_reads(RingReader<KillProbe>& reader, const WorkPattern& pattern, uint64_t first, Progress* progress) {
+    uint64_t next = first;
     RingMessage message;
     const auto release_all = [&] {
         progress->begun = next;
         progress->begun_position = reader.cursor();
-        REQUIRE(reader.release(reader.cursor()) == RingAnswer::ok, "release");
+        REQUIRE(reader.release(reader.cursor()) == RingAnswer::kOk, "release");
         progress->finished = next;
         progress->finished_position = reader.cursor();
     };
-    while (reader.next(message) == RingAnswer::ok) {
+    while (reader.next(message) == RingAnswer::kOk) {
         REQUIRE(pattern.matches(next, message), "message %llu", static_cast<unsigned long long>(next));
         ++next;
         if (next % 2 == 0) release_all();
@@ -137,22 +137,22 @@ void do_reads(RingReader<KillProbe>& reader, const WorkPattern& pattern, std::ui
 }
 
 // A copy of the memory in which the reader's side is free again: what a fresh reader would see.
-std::vector<std::uint64_t> copy_for_autopsy(const SharedRing& ring) {
-    std::vector<std::uint64_t> copy(ring.memory().size() / 8);
+std::vector<uint64_t> copy_for_autopsy(const SharedRing& ring) {
+    std::vector<uint64_t> copy(ring.memory().size() / 8);
     std::memcpy(copy.data(), ring.memory().data(), ring.memory().size());
     reinterpret_cast<RingHeader*>(copy.data())->reader_state = 0;
     return copy;
 }
 
-std::uint64_t read_whole(RingReader<>& reader, const WorkPattern& pattern, std::uint64_t first) {
+uint64_t read_whole(RingReader<>& reader, const WorkPattern& pattern, uint64_t first) {
     RingMessage message;
-    std::uint64_t next = first;
-    RingAnswer answer = RingAnswer::ok;
-    while ((answer = reader.next(message)) == RingAnswer::ok) {
+    uint64_t next = first;
+    RingAnswer answer = RingAnswer::kOk;
+    while ((answer = reader.next(message)) == RingAnswer::kOk) {
         REQUIRE(pattern.matches(next, message), "message %llu is not whole", static_cast<unsigned long long>(next));
         ++next;
     }
-    REQUIRE(answer == RingAnswer::empty || answer == RingAnswer::closed, "%s: %s", reader.fault().field,
+    REQUIRE(answer == RingAnswer::kEmpty || answer == RingAnswer::kClosed, "%s: %s", reader.fault().field,
             reader.fault().reason);
     return next;
 }
@@ -160,19 +160,19 @@ std::uint64_t read_whole(RingReader<>& reader, const WorkPattern& pattern, std::
 // The owner's part after a death: retire, make a new generation, and messages flow again.
 void resume(const SharedRing& dead, const WorkPattern& pattern) {
     RingMemory owner;
-    RingFault fault;
-    REQUIRE(owner.open(dead.memory(), dead.generation(), fault) == RingAnswer::ok, "%s", fault.reason);
+    Fault fault;
+    REQUIRE(owner.open(dead.memory(), dead.generation(), fault) == RingAnswer::kOk, "%s", fault.reason);
     owner.retire();
     RingReader<> late;
-    REQUIRE(late.attach(dead.memory(), dead.generation()) == RingAnswer::stale, "a retired ring takes no handle");
+    REQUIRE(late.attach(dead.memory(), dead.generation()) == RingAnswer::kStale, "a retired ring takes no handle");
 
-    const SharedRing born(CAPACITY, dead.generation() + 1);
+    const SharedRing born(kCapacity, dead.generation() + 1);
     const pid_t child = ::fork();
     REQUIRE(child >= 0, "fork");
     if (child == 0) {
         RingWriter<> writer;
         born.attach(writer);
-        REQUIRE(writer.write(pattern.body(0), pattern.kind(0)) == RingAnswer::ok, "write");
+        REQUIRE(writer.write(pattern.body(0), pattern.kind(0)) == RingAnswer::kOk, "write");
         std::_Exit(0);
     }
     int status = 0;
@@ -182,31 +182,31 @@ void resume(const SharedRing& dead, const WorkPattern& pattern) {
     REQUIRE(read_whole(reader, pattern, 0) == 1, "the new generation carries a message");
 }
 
-// Brings both positions to `start_messages` messages and leaves MESSAGES_BEFORE unread.
+// Brings both positions to `start_messages` messages and leaves kMessagesBefore unread.
 template <class Writer, class Reader>
-void warm_up(Writer& writer, Reader& reader, const WorkPattern& pattern, std::uint64_t start_messages) {
+void warm_up(Writer& writer, Reader& reader, const WorkPattern& pattern, uint64_t start_messages) {
     RingMessage message;
-    for (std::uint64_t i = 0; i < start_messages + MESSAGES_BEFORE; ++i) {
-        REQUIRE(writer.write(pattern.body(i), pattern.kind(i)) == RingAnswer::ok, "warm up");
+    for (uint64_t i = 0; i < start_messages + kMessagesBefore; ++i) {
+        REQUIRE(writer.write(pattern.body(i), pattern.kind(i)) == RingAnswer::kOk, "warm up");
         if (i < start_messages) {
-            REQUIRE(reader.next(message) == RingAnswer::ok, "warm up");
-            REQUIRE(reader.release(message.end_position) == RingAnswer::ok, "warm up");
+            REQUIRE(reader.next(message) == RingAnswer::kOk, "warm up");
+            REQUIRE(reader.release(message.end_position) == RingAnswer::kOk, "warm up");
         }
     }
 }
 
 // One kill. False when the work completed before step n came.
-bool kill_at_step(bool kill_writer, std::uint64_t n, std::uint64_t start_messages, const WorkPattern& pattern,
+bool kill_at_step(bool kill_writer, uint64_t n, uint64_t start_messages, const WorkPattern& pattern,
                   double& resume_s) {
-    const SharedRing ring(CAPACITY, 1);
+    const SharedRing ring(kCapacity, 1);
     const SharedCounters<Progress> progress;
     RingWriter<KillProbe> writer(KillProbe{&steps_left});
     RingReader<KillProbe> reader(KillProbe{&steps_left});
     ring.attach(writer);
     ring.attach(reader);
     warm_up(writer, reader, pattern, start_messages);
-    const std::uint64_t unread = start_messages;
-    const std::uint64_t sent = start_messages + MESSAGES_BEFORE;
+    const uint64_t unread = start_messages;
+    const uint64_t sent = start_messages + kMessagesBefore;
     progress->begun = progress->finished = kill_writer ? sent : unread;
     progress->begun_position = progress->finished_position = reader.released();
 
@@ -227,30 +227,30 @@ bool kill_at_step(bool kill_writer, std::uint64_t n, std::uint64_t start_message
     REQUIRE(killed || status == 0, "the child failed by itself at step %llu", static_cast<unsigned long long>(n));
     const double killed_at_s = now_s();
 
-    std::vector<std::uint64_t> autopsy = copy_for_autopsy(ring);
+    std::vector<uint64_t> autopsy = copy_for_autopsy(ring);
     RingReader<> fresh;
-    REQUIRE(fresh.attach(std::as_writable_bytes(std::span(autopsy)), 1) == RingAnswer::ok, "%s", fresh.fault().reason);
+    REQUIRE(fresh.attach(std::as_writable_bytes(std::span(autopsy)), 1) == RingAnswer::kOk, "%s", fresh.fault().reason);
     if (kill_writer) {
-        const std::uint64_t end = read_whole(fresh, pattern, unread);
+        const uint64_t end = read_whole(fresh, pattern, unread);
         REQUIRE(end >= progress->finished && end <= progress->begun, "step %llu: read %llu of %llu..%llu",
                 static_cast<unsigned long long>(n), static_cast<unsigned long long>(end),
                 static_cast<unsigned long long>(progress->finished), static_cast<unsigned long long>(progress->begun));
         // The reader that was attached all along sees the same.
         RingMessage message;
-        std::uint64_t seen = unread;
-        while (reader.next(message) == RingAnswer::ok) REQUIRE(pattern.matches(seen++, message), "the living reader");
+        uint64_t seen = unread;
+        while (reader.next(message) == RingAnswer::kOk) REQUIRE(pattern.matches(seen++, message), "the living reader");
         REQUIRE(seen == end, "the living reader and a fresh one agree");
-        REQUIRE(reader.release(reader.cursor()) == RingAnswer::ok, "release");
+        REQUIRE(reader.release(reader.cursor()) == RingAnswer::kOk, "release");
     } else {
         // Killed between the store and the return of a release: either position is right.
         const bool begun_counts = fresh.released() == progress->begun_position;
         REQUIRE(begun_counts || fresh.released() == progress->finished_position, "the position is one that was released");
-        const std::uint64_t first = begun_counts ? progress->begun : progress->finished;
+        const uint64_t first = begun_counts ? progress->begun : progress->finished;
         REQUIRE(read_whole(fresh, pattern, first) == sent, "nothing unreleased is lost");
         // The writer that lives on finds it full in the end, or closed, never corrupt.
-        RingAnswer answer = RingAnswer::ok;
-        while (answer == RingAnswer::ok) answer = writer.write(pattern.body(0), pattern.kind(0));
-        REQUIRE(answer == RingAnswer::full || answer == RingAnswer::closed, "%s", writer.fault().reason);
+        RingAnswer answer = RingAnswer::kOk;
+        while (answer == RingAnswer::kOk) answer = writer.write(pattern.body(0), pattern.kind(0));
+        REQUIRE(answer == RingAnswer::kFull || answer == RingAnswer::kClosed, "%s", writer.fault().reason);
     }
     resume(ring, pattern);
     resume_s = std::max(resume_s, now_s() - killed_at_s);
@@ -262,21 +262,21 @@ bool kill_at_step(bool kill_writer, std::uint64_t n, std::uint64_t start_message
 int main(int count, char** arguments) {
     REQUIRE(count == 4, "usage: ring_kill writer|reader STARTS SEED");
     const bool kill_writer = std::string_view(arguments[1]) == "writer";
-    const std::uint64_t starts = std::strtoull(arguments[2], nullptr, 10);
-    const std::uint64_t seed = std::strtoull(arguments[3], nullptr, 10);
+    const uint64_t starts = std::strtoull(arguments[2], nullptr, 10);
+    const uint64_t seed = std::strtoull(arguments[3], nullptr, 10);
 
-    std::uint64_t kills = 0;
-    std::uint64_t steps_most = 0;
+    uint64_t kills = 0;
+    uint64_t steps_most = 0;
     double resume_s = 0;
-    for (std::uint64_t start = 0; start < starts; ++start) {
+    for (uint64_t start = 0; start < starts; ++start) {
         const WorkPattern pattern(seed + start);
-        std::uint64_t n = 1;
+        uint64_t n = 1;
         while (kill_at_step(kill_writer, n, 1 + 7 * start, pattern, resume_s)) ++n;
         kills += n - 1;
         steps_most = std::max(steps_most, n - 1);
     }
     REQUIRE(kills > 0, "no step was reached");
-    REQUIRE(resume_s < RESUME_S_MAX, "resumed only after %.3f s", resume_s);
+    REQUIRE(resume_s < kResumeSMax, "resumed only after %.3f s", resume_s);
     std::printf("kills=%llu steps=%llu resume_ms=%.1f\n", static_cast<unsigned long long>(kills),
                 static_cast<unsigned long long>(steps_most), resume_s * 1000);
 }

@@ -6,5 +6,9 @@
 NB_MODULE(_kernel, m) {
     m.doc() = "ringlog's native kernel: batches, checksums, rings";
     ringlog::bind_checksums(m);
+    ringlog::bind_scan(m);
+    ringlog::bind_encode(m);
+    ringlog::bind_decode(m);
+    ringlog::bind_arrow(m);
     ringlog::bind_ring(m);
 }

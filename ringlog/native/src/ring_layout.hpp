@@ -48,75 +48,75 @@ static_assert(std::endian::native == std::endian::little, "ring words are stored
 
 namespace ring_layout {
 
-inline constexpr std::uint64_t MAGIC = 0x474e4952474f4c52;  // "RLOGRING"
-inline constexpr std::uint32_t VERSION = 1;
+inline constexpr uint64_t kMagic = 0x474e4952474f4c52;  // "RLOGRING"
+inline constexpr uint32_t kVersion = 1;
 
 // Two x86-64 lines, since the hardware fetches them in pairs; one line of the larger ARM64 cores.
-inline constexpr std::size_t LINE_BYTES = 128;
+inline constexpr size_t kLineBytes = 128;
 
-inline constexpr std::uint64_t CAPACITY_MIN = std::uint64_t{4} << 10;
-inline constexpr std::uint64_t CAPACITY_MAX = std::uint64_t{1} << 30;
+inline constexpr uint64_t kCapacityMin = uint64_t{4} << 10;
+inline constexpr uint64_t kCapacityMax = uint64_t{1} << 30;
 
-inline constexpr std::uint64_t WORD_BYTES = 8;
-inline constexpr std::uint64_t MESSAGE_HEADER_BYTES = WORD_BYTES;
-inline constexpr std::uint32_t KIND_PADDING = 0xffffffff;
+inline constexpr uint64_t kWordBytes = 8;
+inline constexpr uint64_t kMessageHeaderBytes = kWordBytes;
+inline constexpr uint32_t kKindPadding = 0xffffffff;
 
 // A quarter of the ring for header and body together. A message then fits into an empty ring wherever it
 // starts, padding included, so FULL always means "later" and never "not in this ring".
-constexpr std::uint64_t body_bytes_max(std::uint64_t capacity) { return capacity / 4 - MESSAGE_HEADER_BYTES; }
+constexpr uint64_t body_bytes_max(uint64_t capacity) { return capacity / 4 - kMessageHeaderBytes; }
 
-constexpr std::uint64_t aligned(std::uint64_t bytes) { return (bytes + WORD_BYTES - 1) & ~(WORD_BYTES - 1); }
-constexpr bool is_aligned(std::uint64_t position) { return position % WORD_BYTES == 0; }
+constexpr uint64_t aligned(uint64_t bytes) { return (bytes + kWordBytes - 1) & ~(kWordBytes - 1); }
+constexpr bool is_aligned(uint64_t position) { return position % kWordBytes == 0; }
 
-constexpr bool is_capacity(std::uint64_t bytes) {
-    return std::has_single_bit(bytes) && bytes >= CAPACITY_MIN && bytes <= CAPACITY_MAX;
+constexpr bool is_capacity(uint64_t bytes) {
+    return std::has_single_bit(bytes) && bytes >= kCapacityMin && bytes <= kCapacityMax;
 }
 
-constexpr std::uint64_t message_word(std::uint64_t bytes, std::uint32_t kind) {
-    return (std::uint64_t{kind} << 32) | (bytes & 0xffffffff);
+constexpr uint64_t message_word(uint64_t bytes, uint32_t kind) {
+    return (uint64_t{kind} << 32) | (bytes & 0xffffffff);
 }
-constexpr std::int32_t word_bytes(std::uint64_t word) { return static_cast<std::int32_t>(word & 0xffffffff); }
-constexpr std::uint32_t word_kind(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
+constexpr int32_t word_bytes(uint64_t word) { return static_cast<int32_t>(word & 0xffffffff); }
+constexpr uint32_t word_kind(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
 
 }  // namespace ring_layout
 
 // One side of a ring, in the life of one generation: it is attached once and closed once. A second writer
 // or reader would break the ring in ways that no check can see, and the successor of a dead one cannot know
 // what the dead one was about to do: it gets a new generation.
-enum class RingSide : std::uint32_t { never_attached = 0, attached = 1, closed = 2 };
+enum class RingSide : uint32_t { kNeverAttached = 0, kAttached = 1, kClosed = 2 };
 
 struct RingHeader {
-    std::uint64_t magic;
-    std::uint32_t layout_version;
-    std::uint32_t zero;
-    std::uint64_t capacity;
-    std::uint64_t generation;
-    std::uint32_t writer_state;
-    std::uint32_t reader_state;
-    std::byte fill_0[ring_layout::LINE_BYTES - 40];
-    std::uint64_t producer_position;
-    std::byte fill_1[ring_layout::LINE_BYTES - 8];
-    std::uint64_t consumer_position;
-    std::byte fill_2[ring_layout::LINE_BYTES - 8];
-    std::uint32_t reader_waits;
-    std::byte fill_3[ring_layout::LINE_BYTES - 4];
+    uint64_t magic;
+    uint32_t layout_version;
+    uint32_t zero;
+    uint64_t capacity;
+    uint64_t generation;
+    uint32_t writer_state;
+    uint32_t reader_state;
+    std::byte fill_0[ring_layout::kLineBytes - 40];
+    uint64_t producer_position;
+    std::byte fill_1[ring_layout::kLineBytes - 8];
+    uint64_t consumer_position;
+    std::byte fill_2[ring_layout::kLineBytes - 8];
+    uint32_t reader_waits;
+    std::byte fill_3[ring_layout::kLineBytes - 4];
 };
 
 namespace ring_layout {
 
-inline constexpr std::size_t RING_HEADER_BYTES = sizeof(RingHeader);
-constexpr std::uint64_t ring_bytes(std::uint64_t capacity) { return RING_HEADER_BYTES + capacity; }
+inline constexpr size_t kRingHeaderBytes = sizeof(RingHeader);
+constexpr uint64_t ring_bytes(uint64_t capacity) { return kRingHeaderBytes + capacity; }
 
 static_assert(offsetof(RingHeader, capacity) == 16 && offsetof(RingHeader, generation) == 24);
 static_assert(offsetof(RingHeader, writer_state) == 32 && offsetof(RingHeader, reader_state) == 36);
 static_assert(offsetof(RingHeader, producer_position) == 128);
 static_assert(offsetof(RingHeader, consumer_position) == 256);
 static_assert(offsetof(RingHeader, reader_waits) == 384);
-static_assert(RING_HEADER_BYTES == 512);
+static_assert(kRingHeaderBytes == 512);
 // Twice the largest message, less than one word of it overlapping: see body_bytes_max.
-static_assert(2 * (MESSAGE_HEADER_BYTES + body_bytes_max(CAPACITY_MIN)) <= CAPACITY_MIN);
+static_assert(2 * (kMessageHeaderBytes + body_bytes_max(kCapacityMin)) <= kCapacityMin);
 // A length is a positive i32.
-static_assert(CAPACITY_MAX <= 0x7fffffff);
+static_assert(kCapacityMax <= 0x7fffffff);
 
 }  // namespace ring_layout
 }  // namespace ringlog

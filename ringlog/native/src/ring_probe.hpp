@@ -10,30 +10,30 @@
 
 namespace ringlog {
 
-enum class RingStep : std::uint8_t {
+enum class RingStep : uint8_t {
     // writer
-    room_found,
-    body_word_copied,
-    body_copied,
-    inner_header_stored,
-    next_header_zeroed,
-    producer_position_stored,
-    message_published,
-    wakeup_taken,
-    writer_closed,
+    kRoomFound,
+    kBodyWordCopied,
+    kBodyCopied,
+    kInnerHeaderStored,
+    kNextHeaderZeroed,
+    kProducerPositionStored,
+    kMessagePublished,
+    kWakeupTaken,
+    kWriterClosed,
     // reader
-    header_loaded,
-    padding_skipped,
-    message_found,
-    consumer_position_stored,
-    wait_announced,
-    wait_withdrawn,
-    reader_closed,
+    kHeaderLoaded,
+    kPaddingSkipped,
+    kMessageFound,
+    kConsumerPositionStored,
+    kWaitAnnounced,
+    kWaitWithdrawn,
+    kReaderClosed,
 };
 
 struct NoProbe {
     void at(RingStep) noexcept {}
-    void copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+    void copy(std::byte* to, const std::byte* from, size_t bytes) noexcept {
         if (bytes != 0) std::memcpy(to, from, bytes);  // an empty span may carry a null pointer
     }
 };

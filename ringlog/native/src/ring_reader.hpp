@@ -14,91 +14,91 @@
 namespace ringlog {
 
 struct RingMessage {
-    std::uint32_t kind = 0;
-    std::uint64_t offset = 0;           // of the body, from the start of the ring's memory
-    std::uint64_t end_position = 0;     // release up to here to give this message back
+    uint32_t kind = 0;
+    uint64_t offset = 0;           // of the body, from the start of the ring's memory
+    uint64_t end_position = 0;     // release up to here to give this message back
     std::span<std::byte> body;          // in place; valid until released
 };
 
 template <class Probe = NoProbe>
 class RingReader {
-  public:
+public:
     explicit RingReader(Probe probe = {}) : probe_(probe) {}
 
-    RingAnswer attach(std::span<std::byte> memory, std::uint64_t generation) noexcept {
-        if (const auto answer = memory_.open(memory, generation, fault_); answer != RingAnswer::ok) return answer;
-        std::uint64_t consumer = 0;
-        std::uint64_t producer = 0;
-        if (const auto answer = memory_.positions(producer, consumer, fault_); answer != RingAnswer::ok) return answer;
-        if (const auto answer = memory_.attach(memory_.header().reader_state, fault_); answer != RingAnswer::ok) {
+    RingAnswer attach(std::span<std::byte> memory, uint64_t generation) noexcept {
+        if (const auto answer = memory_.open(memory, generation, fault_); answer != RingAnswer::kOk) return answer;
+        uint64_t consumer = 0;
+        uint64_t producer = 0;
+        if (const auto answer = memory_.positions(producer, consumer, fault_); answer != RingAnswer::kOk) return answer;
+        if (const auto answer = memory_.attach(memory_.header().reader_state, fault_); answer != RingAnswer::kOk) {
             return answer;
         }
         released_ = cursor_ = producer_seen_ = consumer;
-        return RingAnswer::ok;
+        return RingAnswer::kOk;
     }
 
     // The next message behind the cursor. `empty` when none is published; `closed` when none ever will be.
     RingAnswer next(RingMessage& message) noexcept {
         using namespace ring_layout;
-        if (broken_) return RingAnswer::corrupt;
-        if (!memory_.is_current()) return RingAnswer::stale;
+        if (broken_) return RingAnswer::kCorrupt;
+        if (!memory_.is_current()) return RingAnswer::kStale;
         for (;;) {
-            std::uint64_t word = memory_.word_at(cursor_).load(std::memory_order_acquire);
-            probe_.at(RingStep::header_loaded);
+            uint64_t word = memory_.word_at(cursor_).load(std::memory_order_acquire);
+            probe_.at(RingStep::kHeaderLoaded);
             if (word == 0) {
-                if (!RingMemory::is_closed(memory_.header().writer_state)) return RingAnswer::empty;
+                if (!RingMemory::is_closed(memory_.header().writer_state)) return RingAnswer::kEmpty;
                 // It may have published between our two looks; after the close nothing follows.
                 word = memory_.word_at(cursor_).load(std::memory_order_acquire);
-                if (word == 0) return RingAnswer::closed;
+                if (word == 0) return RingAnswer::kClosed;
             }
-            const std::uint64_t to_end = memory_.capacity() - memory_.place(cursor_);
-            const std::int32_t signed_bytes = word_bytes(word);
-            if (signed_bytes < static_cast<std::int32_t>(MESSAGE_HEADER_BYTES)) {
+            const uint64_t to_end = memory_.capacity() - memory_.place(cursor_);
+            const int32_t signed_bytes = word_bytes(word);
+            if (signed_bytes < static_cast<int32_t>(kMessageHeaderBytes)) {
                 return corrupt("message length", memory_.offset(cursor_), "less than its header");
             }
-            const auto bytes = static_cast<std::uint64_t>(signed_bytes);
+            const auto bytes = static_cast<uint64_t>(signed_bytes);
             if (aligned(bytes) > to_end) {
                 return corrupt("message length", memory_.offset(cursor_), "reaches beyond the ring's end");
             }
-            const std::uint64_t end = cursor_ + aligned(bytes);
+            const uint64_t end = cursor_ + aligned(bytes);
             if (end > producer_seen_) {
-                if (const auto answer = look_at_producer(); answer != RingAnswer::ok) return answer;
+                if (const auto answer = look_at_producer(); answer != RingAnswer::kOk) return answer;
                 if (end > producer_seen_) {
                     return corrupt("message length", memory_.offset(cursor_), "reaches beyond the producer position");
                 }
             }
-            if (word_kind(word) == KIND_PADDING) {
+            if (word_kind(word) == kKindPadding) {
                 if (bytes != to_end) {
                     return corrupt("padding length", memory_.offset(cursor_), "does not end with the ring");
                 }
                 cursor_ = end;
-                probe_.at(RingStep::padding_skipped);
+                probe_.at(RingStep::kPaddingSkipped);
                 continue;
             }
-            if (bytes - MESSAGE_HEADER_BYTES > memory_.body_bytes_max()) {
+            if (bytes - kMessageHeaderBytes > memory_.body_bytes_max()) {
                 return corrupt("message length", memory_.offset(cursor_), "more than a message may have");
             }
             message.kind = word_kind(word);
-            message.offset = memory_.offset(cursor_) + MESSAGE_HEADER_BYTES;
-            message.body = {memory_.at(cursor_) + MESSAGE_HEADER_BYTES, bytes - MESSAGE_HEADER_BYTES};
+            message.offset = memory_.offset(cursor_) + kMessageHeaderBytes;
+            message.body = {memory_.at(cursor_) + kMessageHeaderBytes, bytes - kMessageHeaderBytes};
             message.end_position = end;
             cursor_ = end;
-            probe_.at(RingStep::message_found);
-            return RingAnswer::ok;
+            probe_.at(RingStep::kMessageFound);
+            return RingAnswer::kOk;
         }
     }
 
     // Gives back everything before `position`, the `end_position` of a message that `next` returned. One
     // release for a whole drain: it costs the writer a cache miss each time.
-    RingAnswer release(std::uint64_t position) noexcept {
-        if (broken_) return RingAnswer::corrupt;
-        if (!memory_.is_current()) return RingAnswer::stale;
-        if (!ring_layout::is_aligned(position) || position < released_ || position > cursor_) return RingAnswer::misuse;
-        if (position == released_) return RingAnswer::ok;
+    RingAnswer release(uint64_t position) noexcept {
+        if (broken_) return RingAnswer::kCorrupt;
+        if (!memory_.is_current()) return RingAnswer::kStale;
+        if (!ring_layout::is_aligned(position) || position < released_ || position > cursor_) return RingAnswer::kMisuse;
+        if (position == released_) return RingAnswer::kOk;
         released_ = position;
         shared_word(memory_.header().consumer_position).store(position, std::memory_order_release);
-        probe_.at(RingStep::consumer_position_stored);
-        return RingAnswer::ok;
+        probe_.at(RingStep::kConsumerPositionStored);
+        return RingAnswer::kOk;
     }
 
     // Announces that the reader is about to sleep. True: nothing is there, sleep on the doorbell. False: there
@@ -107,7 +107,7 @@ class RingReader {
     bool announce_wait() noexcept {
         if (broken_) return false;
         shared_word(memory_.header().reader_waits).store(1, std::memory_order_relaxed);
-        probe_.at(RingStep::wait_announced);
+        probe_.at(RingStep::kWaitAnnounced);
         std::atomic_thread_fence(std::memory_order_seq_cst);
         const bool nothing = memory_.word_at(cursor_).load(std::memory_order_relaxed) == 0 &&
                              !RingMemory::is_closed(memory_.header().writer_state) && memory_.is_current();
@@ -117,43 +117,43 @@ class RingReader {
 
     void withdraw_wait() noexcept {
         shared_word(memory_.header().reader_waits).store(0, std::memory_order_relaxed);
-        probe_.at(RingStep::wait_withdrawn);
+        probe_.at(RingStep::kWaitWithdrawn);
     }
 
     // Nothing will be read any more: the writer gets `closed` instead of filling the ring.
     void close() noexcept {
         if (memory_.is_current()) RingMemory::close(memory_.header().reader_state);
-        probe_.at(RingStep::reader_closed);
+        probe_.at(RingStep::kReaderClosed);
     }
 
     const RingMemory& memory() const noexcept { return memory_; }
-    const RingFault& fault() const noexcept { return fault_; }
-    std::uint64_t cursor() const noexcept { return cursor_; }
-    std::uint64_t released() const noexcept { return released_; }
+    const Fault& fault() const noexcept { return fault_; }
+    uint64_t cursor() const noexcept { return cursor_; }
+    uint64_t released() const noexcept { return released_; }
 
-  private:
+private:
     RingAnswer look_at_producer() noexcept {
-        const std::uint64_t producer = shared_word(memory_.header().producer_position).load(std::memory_order_acquire);
+        const uint64_t producer = shared_word(memory_.header().producer_position).load(std::memory_order_acquire);
         if (!ring_layout::is_aligned(producer) || producer < producer_seen_ ||
-            producer - released_ > memory_.capacity() - ring_layout::WORD_BYTES) {
+            producer - released_ > memory_.capacity() - ring_layout::kWordBytes) {
             return corrupt("producer position", offsetof(RingHeader, producer_position),
                            "unaligned, moved back, or a lap ahead");
         }
         producer_seen_ = producer;
-        return RingAnswer::ok;
+        return RingAnswer::kOk;
     }
 
-    RingAnswer corrupt(const char* field, std::uint64_t position, const char* reason) noexcept {
+    RingAnswer corrupt(const char* field, uint64_t position, const char* reason) noexcept {
         broken_ = true;
-        fault_ = {field, position, reason};
-        return RingAnswer::corrupt;
+        fault_ = {field, static_cast<int64_t>(position), reason};
+        return RingAnswer::kCorrupt;
     }
 
     RingMemory memory_;
-    RingFault fault_;
-    std::uint64_t released_ = 0;       // as the writer sees it
-    std::uint64_t cursor_ = 0;         // >= released_: walked up to here
-    std::uint64_t producer_seen_ = 0;  // >= cursor_ once a message was found
+    Fault fault_;
+    uint64_t released_ = 0;       // as the writer sees it
+    uint64_t cursor_ = 0;         // >= released_: walked up to here
+    uint64_t producer_seen_ = 0;  // >= cursor_ once a message was found
     bool broken_ = false;
     [[no_unique_address]] Probe probe_;
 };

@@ -18,75 +18,75 @@ namespace ringlog {
 
 template <class Probe = NoProbe>
 class RingWriter {
-  public:
+public:
     explicit RingWriter(Probe probe = {}) : probe_(probe) {}
 
-    RingAnswer attach(std::span<std::byte> memory, std::uint64_t generation) noexcept {
-        if (const auto answer = memory_.open(memory, generation, fault_); answer != RingAnswer::ok) return answer;
-        std::uint64_t consumer = 0;
-        std::uint64_t producer = 0;
-        if (const auto answer = memory_.positions(producer, consumer, fault_); answer != RingAnswer::ok) return answer;
-        if (producer - consumer > memory_.capacity() - ring_layout::WORD_BYTES) {
+    RingAnswer attach(std::span<std::byte> memory, uint64_t generation) noexcept {
+        if (const auto answer = memory_.open(memory, generation, fault_); answer != RingAnswer::kOk) return answer;
+        uint64_t consumer = 0;
+        uint64_t producer = 0;
+        if (const auto answer = memory_.positions(producer, consumer, fault_); answer != RingAnswer::kOk) return answer;
+        if (producer - consumer > memory_.capacity() - ring_layout::kWordBytes) {
             return corrupt("producer position", offsetof(RingHeader, producer_position), "a lap ahead of the consumer's");
         }
         if (memory_.word_at(producer).load(std::memory_order_relaxed) != 0) {
             return corrupt("message header", memory_.offset(producer), "not zero at the producer position");
         }
-        if (const auto answer = memory_.attach(memory_.header().writer_state, fault_); answer != RingAnswer::ok) {
+        if (const auto answer = memory_.attach(memory_.header().writer_state, fault_); answer != RingAnswer::kOk) {
             return answer;
         }
         published_ = end_ = producer;
         consumer_seen_ = consumer;
-        return RingAnswer::ok;
+        return RingAnswer::kOk;
     }
 
     // Room for one message. The caller fills `body`, then commits or aborts; until then it owns those bytes.
-    RingAnswer claim(std::size_t body_bytes, std::span<std::byte>& body) noexcept {
-        if (claimed_) return RingAnswer::misuse;
-        if (const auto answer = usable(); answer != RingAnswer::ok) return answer;
-        if (const auto answer = lay_down(body_bytes, claim_); answer != RingAnswer::ok) return answer;
+    RingAnswer claim(size_t body_bytes, std::span<std::byte>& body) noexcept {
+        if (claimed_) return RingAnswer::kMisuse;
+        if (const auto answer = usable(); answer != RingAnswer::kOk) return answer;
+        if (const auto answer = lay_down(body_bytes, claim_); answer != RingAnswer::kOk) return answer;
         claimed_ = true;
-        body = {memory_.at(claim_.message) + ring_layout::MESSAGE_HEADER_BYTES, body_bytes};
-        return RingAnswer::ok;
+        body = {memory_.at(claim_.message) + ring_layout::kMessageHeaderBytes, body_bytes};
+        return RingAnswer::kOk;
     }
 
-    RingAnswer commit(std::uint32_t kind) noexcept {
-        if (!claimed_ || kind == ring_layout::KIND_PADDING) return RingAnswer::misuse;
-        if (const auto answer = usable(); answer != RingAnswer::ok) return answer;
+    RingAnswer commit(uint32_t kind) noexcept {
+        if (!claimed_ || kind == ring_layout::kKindPadding) return RingAnswer::kMisuse;
+        if (const auto answer = usable(); answer != RingAnswer::kOk) return answer;
         claimed_ = false;
         append(claim_, kind);
         publish();
-        return RingAnswer::ok;
+        return RingAnswer::kOk;
     }
 
     RingAnswer abort() noexcept {
-        if (!claimed_) return RingAnswer::misuse;
+        if (!claimed_) return RingAnswer::kMisuse;
         claimed_ = false;
-        return RingAnswer::ok;
+        return RingAnswer::kOk;
     }
 
-    RingAnswer write(std::span<const std::byte> body, std::uint32_t kind) noexcept {
-        std::size_t written = 0;
-        return write_many(1, [body](std::size_t) { return body; }, kind, written);
+    RingAnswer write(std::span<const std::byte> body, uint32_t kind) noexcept {
+        size_t written = 0;
+        return write_many(1, [body](size_t) { return body; }, kind, written);
     }
 
     // Writes messages 0, 1, ... of `count`, `body_of(i)` each, until one does not fit; says how many did.
     // `full` means that some did not. The first message that cannot ever fit ends the call with `too_large`.
     template <class BodyOf>
-    RingAnswer write_many(std::size_t count, BodyOf body_of, std::uint32_t kind, std::size_t& written) noexcept {
+    RingAnswer write_many(size_t count, BodyOf body_of, uint32_t kind, size_t& written) noexcept {
         written = 0;
-        if (claimed_ || kind == ring_layout::KIND_PADDING) return RingAnswer::misuse;
-        if (const auto answer = usable(); answer != RingAnswer::ok) return answer;
-        RingAnswer answer = RingAnswer::ok;
+        if (claimed_ || kind == ring_layout::kKindPadding) return RingAnswer::kMisuse;
+        if (const auto answer = usable(); answer != RingAnswer::kOk) return answer;
+        RingAnswer answer = RingAnswer::kOk;
         for (; written < count; ++written) {
             const std::span<const std::byte> body = body_of(written);
             Spot spot;
             answer = lay_down(body.size(), spot);
-            if (answer != RingAnswer::ok) break;
-            probe_.copy(memory_.at(spot.message) + ring_layout::MESSAGE_HEADER_BYTES, body.data(), body.size());
-            probe_.at(RingStep::body_copied);
+            if (answer != RingAnswer::kOk) break;
+            probe_.copy(memory_.at(spot.message) + ring_layout::kMessageHeaderBytes, body.data(), body.size());
+            probe_.at(RingStep::kBodyCopied);
             append(spot, kind);
-            if (end_ - published_ >= PUBLISH_BYTES) publish();
+            if (end_ - published_ >= kPublishBytes) publish();
         }
         if (end_ != published_) publish();
         return answer;
@@ -106,7 +106,7 @@ class RingWriter {
         auto waits = shared_word(memory_.header().reader_waits);
         if (waits.load(std::memory_order_relaxed) == 0) return false;
         const bool taken = waits.exchange(0, std::memory_order_relaxed) != 0;
-        probe_.at(RingStep::wakeup_taken);
+        probe_.at(RingStep::kWakeupTaken);
         return taken;
     }
 
@@ -114,109 +114,109 @@ class RingWriter {
     void close() noexcept {
         claimed_ = false;
         if (memory_.is_current()) RingMemory::close(memory_.header().writer_state);
-        probe_.at(RingStep::writer_closed);
+        probe_.at(RingStep::kWriterClosed);
     }
 
     const RingMemory& memory() const noexcept { return memory_; }
-    const RingFault& fault() const noexcept { return fault_; }
+    const Fault& fault() const noexcept { return fault_; }
     bool claimed() const noexcept { return claimed_; }
-    std::uint64_t position() const noexcept { return published_; }
+    uint64_t position() const noexcept { return published_; }
 
     // Bytes that the reader has not released, as far as this side knows; asks the reader's position anew.
-    RingAnswer used_bytes(std::uint64_t& bytes) noexcept {
-        if (const auto answer = usable(); answer != RingAnswer::ok) return answer;
-        if (const auto answer = look_at_consumer(); answer != RingAnswer::ok) return answer;
+    RingAnswer used_bytes(uint64_t& bytes) noexcept {
+        if (const auto answer = usable(); answer != RingAnswer::kOk) return answer;
+        if (const auto answer = look_at_consumer(); answer != RingAnswer::kOk) return answer;
         bytes = published_ - consumer_seen_;
-        return RingAnswer::ok;
+        return RingAnswer::kOk;
     }
 
-  private:
+private:
     // Where a message goes: `padding` bytes to the end of the data area first, when it must wrap.
     struct Spot {
-        std::uint64_t padding = 0;
-        std::uint64_t message = 0;  // position of its header
-        std::uint64_t bytes = 0;    // header and body
+        uint64_t padding = 0;
+        uint64_t message = 0;  // position of its header
+        uint64_t bytes = 0;    // header and body
     };
 
     // Often enough that the reader starts early on a long run, seldom enough that the lines which both
     // sides touch stay quiet.
-    static constexpr std::uint64_t PUBLISH_BYTES = 16 << 10;
+    static constexpr uint64_t kPublishBytes = 16 << 10;
 
     RingAnswer usable() noexcept {
-        if (broken_) return RingAnswer::corrupt;
-        if (!memory_.is_current()) return RingAnswer::stale;
-        if (RingMemory::is_closed(memory_.header().reader_state)) return RingAnswer::closed;
-        return RingAnswer::ok;
+        if (broken_) return RingAnswer::kCorrupt;
+        if (!memory_.is_current()) return RingAnswer::kStale;
+        if (RingMemory::is_closed(memory_.header().reader_state)) return RingAnswer::kClosed;
+        return RingAnswer::kOk;
     }
 
-    RingAnswer lay_down(std::size_t body_bytes, Spot& spot) noexcept {
+    RingAnswer lay_down(size_t body_bytes, Spot& spot) noexcept {
         using namespace ring_layout;
-        if (body_bytes > memory_.body_bytes_max()) return RingAnswer::too_large;
-        spot.bytes = MESSAGE_HEADER_BYTES + body_bytes;
-        const std::uint64_t room = aligned(spot.bytes);
-        const std::uint64_t to_end = memory_.capacity() - memory_.place(end_);
+        if (body_bytes > memory_.body_bytes_max()) return RingAnswer::kTooLarge;
+        spot.bytes = kMessageHeaderBytes + body_bytes;
+        const uint64_t room = aligned(spot.bytes);
+        const uint64_t to_end = memory_.capacity() - memory_.place(end_);
         spot.padding = room > to_end ? to_end : 0;
         spot.message = end_ + spot.padding;
         // The last word is the zero behind the message.
-        const std::uint64_t needed_end = spot.message + room + WORD_BYTES;
+        const uint64_t needed_end = spot.message + room + kWordBytes;
         if (needed_end - consumer_seen_ > memory_.capacity()) {
-            if (const auto answer = look_at_consumer(); answer != RingAnswer::ok) return answer;
-            if (needed_end - consumer_seen_ > memory_.capacity()) return RingAnswer::full;
+            if (const auto answer = look_at_consumer(); answer != RingAnswer::kOk) return answer;
+            if (needed_end - consumer_seen_ > memory_.capacity()) return RingAnswer::kFull;
         }
-        probe_.at(RingStep::room_found);
-        return RingAnswer::ok;
+        probe_.at(RingStep::kRoomFound);
+        return RingAnswer::kOk;
     }
 
     // The reader's line is only fetched when our last view of it leaves too little room.
     RingAnswer look_at_consumer() noexcept {
-        const std::uint64_t consumer = shared_word(memory_.header().consumer_position).load(std::memory_order_acquire);
+        const uint64_t consumer = shared_word(memory_.header().consumer_position).load(std::memory_order_acquire);
         if (!ring_layout::is_aligned(consumer) || consumer < consumer_seen_ || consumer > published_) {
             return corrupt("consumer position", offsetof(RingHeader, consumer_position),
                            "unaligned, moved back, or beyond what was published");
         }
         consumer_seen_ = consumer;
-        return RingAnswer::ok;
+        return RingAnswer::kOk;
     }
 
-    void append(const Spot& spot, std::uint32_t kind) noexcept {
+    void append(const Spot& spot, uint32_t kind) noexcept {
         using namespace ring_layout;
-        if (spot.padding != 0) hold_or_store(end_, message_word(spot.padding, KIND_PADDING));
+        if (spot.padding != 0) hold_or_store(end_, message_word(spot.padding, kKindPadding));
         hold_or_store(spot.message, message_word(spot.bytes, kind));
         end_ = spot.message + aligned(spot.bytes);
     }
 
     // The first header of what is published together is held back: it is the one that publishes.
-    void hold_or_store(std::uint64_t position, std::uint64_t word) noexcept {
+    void hold_or_store(uint64_t position, uint64_t word) noexcept {
         if (position == published_) {
             held_word_ = word;
             return;
         }
         memory_.word_at(position).store(word, std::memory_order_relaxed);
-        probe_.at(RingStep::inner_header_stored);
+        probe_.at(RingStep::kInnerHeaderStored);
     }
 
     void publish() noexcept {
         memory_.word_at(end_).store(0, std::memory_order_relaxed);
-        probe_.at(RingStep::next_header_zeroed);
+        probe_.at(RingStep::kNextHeaderZeroed);
         shared_word(memory_.header().producer_position).store(end_, std::memory_order_relaxed);
-        probe_.at(RingStep::producer_position_stored);
+        probe_.at(RingStep::kProducerPositionStored);
         memory_.word_at(published_).store(held_word_, std::memory_order_release);
-        probe_.at(RingStep::message_published);
+        probe_.at(RingStep::kMessagePublished);
         published_ = end_;
     }
 
-    RingAnswer corrupt(const char* field, std::uint64_t position, const char* reason) noexcept {
+    RingAnswer corrupt(const char* field, uint64_t position, const char* reason) noexcept {
         broken_ = true;
-        fault_ = {field, position, reason};
-        return RingAnswer::corrupt;
+        fault_ = {field, static_cast<int64_t>(position), reason};
+        return RingAnswer::kCorrupt;
     }
 
     RingMemory memory_;
-    RingFault fault_;
-    std::uint64_t published_ = 0;      // what the reader may see ends here
-    std::uint64_t end_ = 0;            // >= published_: what was stored ends here
-    std::uint64_t held_word_ = 0;      // the header at published_, while end_ > published_
-    std::uint64_t consumer_seen_ = 0;  // never ahead of the reader's real position
+    Fault fault_;
+    uint64_t published_ = 0;      // what the reader may see ends here
+    uint64_t end_ = 0;            // >= published_: what was stored ends here
+    uint64_t held_word_ = 0;      // the header at published_, while end_ > published_
+    uint64_t consumer_seen_ = 0;  // never ahead of the reader's real position
     Spot claim_;
     bool claimed_ = false;
     bool broken_ = false;

@@ -1,0 +1,50 @@
+// Stamps batches in place: offset and epoch lie outside the CRC, append time lies inside and renews it.
+#include <limits>
+
+#include "batch_scan.hpp"
+#include "crc32c.hpp"
+
+namespace ringlog {
+
+void seal_batch(uint8_t* batch, size_t size) noexcept {
+    store_big(batch + at::kCrc, crc32c(batch + kCrcBegin, size - kCrcBegin));
+}
+
+int64_t stamp_batches(uint8_t* data, size_t size, const Stamp& stamp, Fault& fault) noexcept {
+    ScanRules rules;
+    rules.level = Level::kHeaders;
+    BatchRow row;
+
+    int64_t next_offset = stamp.base_offset;
+    BatchCursor check({data, size}, rules);
+    while (check.next(row)) {
+        const int64_t offsets = row.last_offset - row.base_offset + 1;
+        if (next_offset > std::numeric_limits<int64_t>::max() - 1 - offsets) {
+            fault = {"base_offset", row.position, "the stamped offsets do not fit 63 bits"};
+            return -1;
+        }
+        next_offset += offsets;
+    }
+    if (check.fault()) {
+        fault = check.fault();
+        return -1;
+    }
+
+    // Lengths are read and checked again: the memory may be shared, and must not lead out of the buffer.
+    next_offset = stamp.base_offset;
+    BatchCursor apply({data, size}, rules);
+    while (apply.next(row)) {
+        uint8_t* const batch = data + row.position;
+        store_big(batch + at::kBaseOffset, next_offset);
+        store_big(batch + at::kLeaderEpoch, stamp.leader_epoch);
+        if (stamp.append_time) {
+            store_big(batch + at::kAttributes, static_cast<int16_t>(row.attributes | kAppendTimeBit));
+            store_big(batch + at::kMaxTimestamp, stamp.append_time_ms);
+            seal_batch(batch, static_cast<size_t>(row.length));
+        }
+        next_offset += row.last_offset - row.base_offset + 1;
+    }
+    return next_offset;
+}
+
+}  // namespace ringlog

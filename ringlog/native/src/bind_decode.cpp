@@ -1,0 +1,276 @@
+// Python's way into the records of batches: as columns, or one by one and only when asked.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+#include "bindings.hpp"
+#include "py_buffer.hpp"
+#include "py_fault.hpp"
+#include "record_decode.hpp"
+#include "record_parse.hpp"
+
+namespace nb = nanobind;
+
+namespace ringlog {
+namespace {
+
+BatchRow read_row(const uint8_t* from) noexcept {
+    BatchRow row;
+    std::memcpy(&row, from, sizeof row);
+    return row;
+}
+
+[[noreturn]] void raise(const Section& section, Fault fault) {
+    const int64_t records = section.row.position + static_cast<int64_t>(at::kRecords);
+    if (section.unfolded) throw CorruptBatchError(fault, records);
+    fault.position += records;
+    throw CorruptBatchError(fault);
+}
+
+// The records of some batches of a buffer. Holds the buffer, and the unfolded records of compressed batches.
+class Sections {
+public:
+    // `rows`: BATCH_TABLE rows of `data`. `payloads`: None, or for each row None or its unfolded records.
+    Sections(nb::handle data, nb::handle rows, nb::handle payloads) {
+        const PyBuffer& batches = buffers_.emplace_back(data);
+        const PyBuffer table(rows);
+        if (table.size() % sizeof(BatchRow) != 0) throw nb::value_error("rows must be BATCH_TABLE rows");
+        sections_.reserve(table.size() / sizeof(BatchRow));
+        for (size_t at = 0; at < table.size(); at += sizeof(BatchRow)) {
+            add(batches, read_row(table.data() + at), payloads);
+        }
+    }
+
+    Sections(const Sections&) = delete;
+    Sections& operator=(const Sections&) = delete;
+
+    const std::vector<Section>& all() const noexcept { return sections_; }
+
+private:
+    void add(const PyBuffer& batches, const BatchRow& row, nb::handle payloads) {
+        const auto size = static_cast<int64_t>(batches.size());
+        if (row.position < 0 || row.position > size || row.length < static_cast<int32_t>(at::kRecords) ||
+            row.length > size - row.position || row.record_count < 0 || row.last_offset < row.base_offset) {
+            throw nb::value_error("rows must describe batches of the buffer");
+        }
+        Section section{row, {}, false};
+        if (!payloads.is_none()) {
+            if (const nb::object payload = payloads[sections_.size()]; !payload.is_none()) {
+                section.records = buffers_.emplace_back(payload).bytes();
+                section.unfolded = true;
+            }
+        }
+        if (!section.unfolded) {
+            section.records = {batches.data() + row.position + at::kRecords,
+                               static_cast<size_t>(row.length) - at::kRecords};
+        }
+        // Checked before anything is sized by the count.
+        if (row.record_count * kRecordBytesMin > static_cast<int64_t>(section.records.size)) {
+            const Fault fault{"record_count", row.position + static_cast<int64_t>(at::kRecordCount),
+                              "more records than the batch has room for"};
+            throw CorruptBatchError(fault);
+        }
+        sections_.push_back(section);
+    }
+
+    std::deque<PyBuffer> buffers_;  // a deque: references into it stay good
+    std::vector<Section> sections_;
+};
+
+nb::bytearray new_bytearray(int64_t size) {
+    auto bytes = nb::steal<nb::bytearray>(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+    if (!bytes.is_valid()) throw nb::python_error();
+    return bytes;
+}
+
+template <class T>
+T* memory_of(const nb::bytearray& bytes) noexcept {
+    return reinterpret_cast<T*>(PyByteArray_AS_STRING(bytes.ptr()));
+}
+
+// Allocates the columns that are wanted, under their names, as bytearrays.
+class ColumnMemory {
+public:
+    template <class T>
+    T* of(const char* name, int64_t count) {
+        const nb::bytearray bytes = new_bytearray(count * static_cast<int64_t>(sizeof(T)));
+        columns_[name] = bytes;
+        return memory_of<T>(bytes);
+    }
+
+    ByteSink bytes_of(const std::string& name, const ByteTotals& totals) {
+        if (totals.bytes > std::numeric_limits<int32_t>::max() || totals.count >= std::numeric_limits<int32_t>::max()) {
+            throw nb::value_error("a column would pass 2 GiB; decode fewer batches at once");
+        }
+        ByteSink sink;
+        sink.totals = totals;
+        sink.offsets = of<int32_t>((name + "_offsets").c_str(), totals.count + 1);
+        sink.data = of<uint8_t>((name + "_data").c_str(), totals.bytes);
+        if (totals.nulls > 0) {
+            const int64_t size = (totals.count + 7) / 8;
+            sink.valid = of<uint8_t>((name + "_valid").c_str(), size);
+            std::fill_n(sink.valid, size, uint8_t{0});
+        }
+        return sink;
+    }
+
+    nb::dict take() { return std::move(columns_); }
+
+private:
+    nb::dict columns_;
+};
+
+nb::dict decode_columns(nb::handle data, nb::handle rows, nb::handle payloads, bool offset, bool timestamp,
+                        bool key, bool value, bool headers) {
+    const Sections sections(data, rows, payloads);
+    Fault fault;
+    size_t faulty = 0;
+    Totals totals;
+    {
+        const nb::gil_scoped_release released;
+        totals = measure_sections(sections.all(), headers, fault, faulty);
+    }
+    if (fault) raise(sections.all()[faulty], fault);
+
+    ColumnMemory memory;
+    ColumnSinks sinks;
+    sinks.values.totals.count = totals.records();
+    if (offset) sinks.offsets = memory.of<int64_t>("offset", totals.records());
+    if (timestamp) sinks.timestamps = memory.of<int64_t>("timestamp", totals.records());
+    if (key) sinks.keys = memory.bytes_of("key", totals.keys);
+    if (value) sinks.values = memory.bytes_of("value", totals.values);
+    if (headers) {
+        sinks.header_offsets = memory.of<int32_t>("header_offsets", totals.records() + 1);
+        sinks.header_keys = memory.bytes_of("header_key", totals.header_keys);
+        sinks.header_values = memory.bytes_of("header_value", totals.header_values);
+    }
+    bool filled = false;
+    {
+        const nb::gil_scoped_release released;
+        filled = fill_sections(sections.all(), sinks);
+    }
+    if (!filled) throw std::runtime_error("the buffer changed while it was decoded");
+    return memory.take();
+}
+
+// Random access to records: where each begins is known, and its objects are made when asked for.
+class RecordIndex {
+public:
+    // `record_type` is a subclass of tuple with five fields: offset, timestamp, key, value, headers.
+    RecordIndex(nb::handle data, nb::handle rows, nb::handle payloads, nb::type_object record_type)
+        : sections_(data, rows, payloads), record_type_(std::move(record_type)) {
+        if (!PyType_IsSubtype(type(), &PyTuple_Type)) throw nb::type_error("record_type must be a tuple");
+        int64_t records = 0;
+        for (const Section& section : sections_.all()) {
+            begins_.push_back(records);
+            records += section.row.record_count;
+        }
+        Fault fault;
+        size_t faulty = 0;
+        {
+            const nb::gil_scoped_release released;
+            positions_.reserve(static_cast<size_t>(records));
+            index_sections(sections_.all(), positions_, fault, faulty);
+        }
+        if (fault) raise(sections_.all()[faulty], fault);
+    }
+
+    int64_t size() const noexcept { return static_cast<int64_t>(positions_.size()); }
+
+    nb::list slice(int64_t start, int64_t stop) const {
+        nb::list records;
+        if (start < 0 || stop > size()) throw nb::index_error("records out of range");
+        if (start >= stop) return records;
+        size_t section = section_of(start);
+        for (int64_t i = start; i < stop; ++i) {
+            while (section + 1 < begins_.size() && begins_[section + 1] <= i) ++section;
+            records.append(make(sections_.all()[section], positions_[static_cast<size_t>(i)]));
+        }
+        return records;
+    }
+
+    nb::object get(int64_t i) const {
+        if (i < 0 || i >= size()) throw nb::index_error("record out of range");
+        return make(sections_.all()[section_of(i)], positions_[static_cast<size_t>(i)]);
+    }
+
+private:
+    PyTypeObject* type() const noexcept { return reinterpret_cast<PyTypeObject*>(record_type_.ptr()); }
+
+    size_t section_of(int64_t i) const noexcept {
+        const auto behind = std::upper_bound(begins_.begin(), begins_.end(), i);
+        return static_cast<size_t>(behind - begins_.begin()) - 1;
+    }
+
+    static nb::object object_of(const Field& field) {
+        if (field.length < 0) return nb::none();
+        return nb::bytes(reinterpret_cast<const char*>(field.data), static_cast<size_t>(field.length));
+    }
+
+    static nb::list headers_of(const Record& record, const uint8_t* end) {
+        nb::list headers;
+        const uint8_t* at = record.headers;
+        for (int32_t j = 0; j < record.header_count; ++j) {
+            Field key;
+            Field value;
+            if (!next_header(at, end, key, value)) throw std::runtime_error("the buffer changed behind its index");
+            headers.append(nb::make_tuple(
+                nb::str(reinterpret_cast<const char*>(key.data), static_cast<size_t>(key.length)), object_of(value)));
+        }
+        return headers;
+    }
+
+    nb::object make(const Section& section, uint32_t position) const {
+        // The record is parsed anew, with all checks: its bytes may lie in memory that others can change.
+        BatchRow row = section.row;
+        row.record_count = 1;
+        const Bytes from{section.records.data + position, section.records.size - position};
+        RecordParser parser(from, row, false);
+        Record record;
+        if (!parser.next(record)) throw std::runtime_error("the buffer changed behind its index");
+        nb::object made = nb::steal(type()->tp_alloc(type(), 5));
+        if (!made.is_valid()) throw nb::python_error();
+        const nb::object fields[] = {
+            nb::int_(row.base_offset + record.offset_delta), nb::int_(section.timestamp(record.timestamp_delta)),
+            object_of(record.key), object_of(record.value), headers_of(record, from.data + from.size)};
+        for (Py_ssize_t i = 0; i < 5; ++i) PyTuple_SET_ITEM(made.ptr(), i, fields[i].inc_ref().ptr());
+        return made;
+    }
+
+    Sections sections_;
+    nb::object record_type_;
+    std::vector<int64_t> begins_;      // per section, the number of records before it
+    std::vector<uint32_t> positions_;  // per record, where it begins in its section
+};
+
+int64_t bytes_needed(nb::handle prefix, nb::handle row) {
+    const PyBuffer view(prefix);
+    const PyBuffer row_view(row);
+    if (row_view.size() != sizeof(BatchRow)) throw nb::value_error("row must be one BATCH_TABLE row");
+    const Section section{read_row(row_view.data()), view.bytes(), true};
+    Fault fault;
+    const int64_t needed = records_bytes_needed(view.bytes(), section.row, fault);
+    if (fault) raise(section, fault);
+    return needed;
+}
+
+}  // namespace
+
+void bind_decode(nb::module_& m) {
+    m.def("decode_columns", &decode_columns, nb::arg("data"), nb::arg("rows"), nb::arg("payloads").none(),
+          nb::arg("offset"), nb::arg("timestamp"), nb::arg("key"), nb::arg("value"), nb::arg("headers"));
+    m.def("records_bytes_needed", &bytes_needed, nb::arg("prefix"), nb::arg("row"));
+    nb::class_<RecordIndex>(m, "RecordIndex")
+        .def(nb::init<nb::handle, nb::handle, nb::handle, nb::type_object>(), nb::arg("data"), nb::arg("rows"),
+             nb::arg("payloads").none(), nb::arg("record_type"))
+        .def("__len__", &RecordIndex::size)
+        .def("get", &RecordIndex::get, nb::arg("i"))
+        .def("slice", &RecordIndex::slice, nb::arg("start"), nb::arg("stop"));
+}
+
+}  // namespace ringlog

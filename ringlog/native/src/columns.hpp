@@ -1,0 +1,104 @@
+// Columns of bytes, of timestamps and of headers as the encoder reads them: Arrow's memory layout.
+#pragma once
+#include <cstdint>
+#include <limits>
+
+#include "record_encode.hpp"
+
+namespace ringlog {
+
+inline bool bit_is_set(const uint8_t* bitmap, int64_t i) noexcept {
+    return (bitmap[i >> 3] >> (i & 7) & 1) != 0;
+}
+
+// Offsets of 32 or 64 bits; entry i and i + 1 bound element i.
+struct OffsetColumn {
+    const int32_t* narrow = nullptr;
+    const int64_t* wide = nullptr;
+
+    int64_t at(int64_t i) const noexcept { return narrow != nullptr ? narrow[i] : wide[i]; }
+};
+
+// Byte strings: by offsets, or all of one width, or all null. `first` is the column's own start.
+struct ByteColumn {
+    enum class Kind { kNull, kOffsets, kFixed };
+
+    Kind kind = Kind::kNull;
+    int64_t first = 0;
+    const uint8_t* validity = nullptr;  // null: no element is null
+    OffsetColumn offsets;
+    int64_t width = 0;
+    const uint8_t* data = nullptr;
+    int64_t data_bytes = std::numeric_limits<int64_t>::max();  // Arrow does not tell, so its offsets are trusted
+
+    Piece at(int64_t i) const noexcept {
+        i += first;
+        if (kind == Kind::kNull || (validity != nullptr && !bit_is_set(validity, i))) return {};
+        if (kind == Kind::kFixed) return {data + i * width, width};
+        const int64_t begin = offsets.at(i);
+        const int64_t end = offsets.at(i + 1);
+        if (begin < 0 || end < begin || end > data_bytes) return {nullptr, Piece::kOutOfBounds};
+        return {data + begin, end - begin};
+    }
+};
+
+struct TimestampColumn {
+    const int64_t* values = nullptr;  // null: `all` holds for every record
+    int64_t all = 0;
+
+    int64_t at(int64_t i) const noexcept { return values != nullptr ? values[i] : all; }
+};
+
+// A list of (key, value) per record.
+struct HeaderColumn {
+    bool present = false;
+    int64_t first = 0;
+    const uint8_t* validity = nullptr;
+    OffsetColumn offsets;
+    int64_t pairs = 0;
+    const uint8_t* pair_validity = nullptr;
+    int64_t pair_first = 0;
+    ByteColumn keys;
+    ByteColumn values;
+
+    int64_t count(int64_t i) const noexcept {
+        if (!present) return 0;
+        i += first;
+        if (validity != nullptr && !bit_is_set(validity, i)) return 0;
+        const int64_t begin = offsets.at(i);
+        const int64_t end = offsets.at(i + 1);
+        return begin < 0 || end < begin || end > pairs ? -1 : end - begin;
+    }
+
+    void at(int64_t i, int64_t j, Piece& key, Piece& value) const noexcept {
+        const int64_t pair = offsets.at(i + first) + j;
+        if (pair < 0 || pair >= pairs) {
+            key.length = Piece::kOutOfBounds;
+            return;
+        }
+        if (pair_validity != nullptr && !bit_is_set(pair_validity, pair + pair_first)) return;  // null key: refused
+        key = keys.at(pair);
+        value = values.at(pair);
+    }
+};
+
+// A range of columns as one source of records.
+struct ColumnSource {
+    ByteColumn keys;
+    ByteColumn values;
+    TimestampColumn timestamps;
+    HeaderColumn headers;
+    int64_t start = 0;
+    int32_t records = 0;
+
+    int32_t count() const noexcept { return records; }
+    Piece key(int32_t i) const noexcept { return keys.at(start + i); }
+    Piece value(int32_t i) const noexcept { return values.at(start + i); }
+    int64_t timestamp(int32_t i) const noexcept { return timestamps.at(start + i); }
+    int64_t header_count(int32_t i) const noexcept { return headers.count(start + i); }
+    void header(int32_t i, int64_t j, Piece& key, Piece& value) const noexcept {
+        headers.at(start + i, j, key, value);
+    }
+};
+
+}  // namespace ringlog

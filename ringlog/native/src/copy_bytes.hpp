@@ -1,0 +1,26 @@
+// Copies short pieces without the call that a length unknown to the compiler would cost.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+namespace ringlog {
+
+inline void copy_bytes(uint8_t* to, const uint8_t* from, size_t size) noexcept {
+    if (size > 256) {
+        std::memcpy(to, from, size);
+    } else if (size >= 16) {
+        for (size_t i = 0; i < size - 16; i += 16) std::memcpy(to + i, from + i, 16);
+        std::memcpy(to + size - 16, from + size - 16, 16);
+    } else if (size >= 8) {
+        std::memcpy(to, from, 8);
+        std::memcpy(to + size - 8, from + size - 8, 8);
+    } else if (size >= 4) {
+        std::memcpy(to, from, 4);
+        std::memcpy(to + size - 4, from + size - 4, 4);
+    } else {
+        for (size_t i = 0; i < size; ++i) to[i] = from[i];
+    }
+}
+
+}  // namespace ringlog

@@ -1,0 +1,76 @@
+// Decodes the records of batches into columns: measured and checked first, then filled.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "batch_format.hpp"
+#include "bytes.hpp"
+#include "fault.hpp"
+
+namespace ringlog {
+
+// The records of one batch, unfolded where the batch is compressed.
+struct Section {
+    BatchRow row;
+    Bytes records;
+    bool unfolded;
+
+    int64_t timestamp(int64_t delta) const noexcept {
+        // Wraps instead of overflowing: the parser has refused deltas for which it would.
+        return row.append_time() ? row.max_timestamp
+                                 : static_cast<int64_t>(static_cast<uint64_t>(row.base_timestamp) +
+                                                        static_cast<uint64_t>(delta));
+    }
+};
+
+// What one column of byte strings needs.
+struct ByteTotals {
+    int64_t count = 0;
+    int64_t bytes = 0;
+    int64_t nulls = 0;
+};
+
+struct Totals {
+    ByteTotals keys;
+    ByteTotals values;
+    ByteTotals header_keys;
+    ByteTotals header_values;
+
+    int64_t records() const noexcept { return values.count; }
+};
+
+// Memory for one column of byte strings, as large as its totals say. Null pointers: not wanted.
+struct ByteSink {
+    int32_t* offsets = nullptr;  // count + 1
+    uint8_t* data = nullptr;
+    uint8_t* valid = nullptr;  // null when no element is null
+    ByteTotals totals;
+};
+
+struct ColumnSinks {
+    int64_t* offsets = nullptr;
+    int64_t* timestamps = nullptr;
+    ByteSink keys;
+    ByteSink values;
+    int32_t* header_offsets = nullptr;  // records + 1; null: headers are not wanted
+    ByteSink header_keys;
+    ByteSink header_values;
+};
+
+// Checks every record of the sections and adds up what their columns need. At a fault, `faulty` is the index of
+// its section and the fault's position lies within that section's records.
+Totals measure_sections(const std::vector<Section>& sections, bool with_headers, Fault& fault, size_t& faulty) noexcept;
+
+// Fills the columns of sections that were measured. False when the bytes have changed since: nothing is
+// written outside the sinks even then.
+bool fill_sections(const std::vector<Section>& sections, const ColumnSinks& sinks) noexcept;
+
+// Where each record begins within its section. Faults as measure_sections.
+void index_sections(const std::vector<Section>& sections, std::vector<uint32_t>& positions, Fault& fault,
+                    size_t& faulty);
+
+// How many bytes the records of a batch take at least, judged by the first of them; with a fault when no
+// bytes that follow could make them right.
+int64_t records_bytes_needed(Bytes prefix, const BatchRow& row, Fault& fault) noexcept;
+
+}  // namespace ringlog

@@ -1,0 +1,207 @@
+"""Opens the records of batches: as columns for engines, or one by one, made only when they are asked for.
+
+Everything is checked before the first record is handed out: CRCs, every length, and what compressed records
+unfold to. Batches of control records (transaction markers) are left out unless they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ringlog import limits
+from ringlog.errors import InvalidRequest
+from ringlog.model import Codec
+from ringlog.native import _kernel
+from ringlog.records.codecs import unfold
+from ringlog.records.columns import Column
+from ringlog.records.format import CODEC_MASK, CONTROL_BIT
+from ringlog.records.scan import Level, check
+
+COLUMNS = ("offset", "timestamp", "key", "value", "headers")
+
+_CHUNK_RECORDS = 256
+"""Records made at once while iterating: enough that the step into native code costs nothing."""
+
+
+class Record(NamedTuple):
+    """One record, as it was produced, and where it lies in its partition."""
+
+    offset: int
+    timestamp: int
+    """Milliseconds since 1970, by the producer's clock or, for append time, the broker's."""
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+class Records(Sequence[Record]):
+    """The records of a buffer. Each is made when it is asked for; only where it begins is known before."""
+
+    __slots__ = ("_index", "next_offset")
+
+    def __init__(self, index: _kernel.RecordIndex[Record], next_offset: int | None) -> None:
+        self._index = index
+        self.next_offset = next_offset
+        """The offset behind the last batch, of control records too; None when there was no batch."""
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    @overload
+    def __getitem__(self, i: int) -> Record: ...
+    @overload
+    def __getitem__(self, i: slice) -> list[Record]: ...
+    def __getitem__(self, i: int | slice) -> Record | list[Record]:
+        if isinstance(i, int):
+            return self._index.get(i + len(self) if i < 0 else i)
+        start, stop, step = i.indices(len(self))
+        if step == 1:
+            return self._index.slice(start, stop)
+        return [self._index.get(at) for at in range(start, stop, step)]
+
+    def __iter__(self) -> Iterator[Record]:
+        for start in range(0, len(self), _CHUNK_RECORDS):
+            yield from self._index.slice(start, min(start + _CHUNK_RECORDS, len(self)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeaderColumn:
+    """The headers of records: those of record `i` are entries `offsets[i]` to `offsets[i + 1]` of keys and values."""
+
+    offsets: npt.NDArray[np.int32]
+    keys: Column
+    values: Column
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """Records as columns; a column that was not asked for is None."""
+
+    count: int
+    next_offset: int | None
+    """The offset behind the last batch, of control records too; None when there was no batch."""
+    offset: npt.NDArray[np.int64] | None
+    timestamp: npt.NDArray[np.int64] | None
+    """Milliseconds since 1970."""
+    key: Column | None
+    value: Column | None
+    headers: HeaderColumn | None
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """The columns as one Arrow struct array, without a copy: `pyarrow.record_batch(columns)`."""
+        children: list[_kernel.ArrowTree] = []
+        if self.offset is not None:
+            children.append(("offset", "l", False, self.count, (None, self.offset), ()))
+        if self.timestamp is not None:
+            children.append(("timestamp", "tsm:UTC", False, self.count, (None, self.timestamp), ()))
+        if self.key is not None:
+            children.append(self.key.arrow_tree("key", nullable=True))
+        if self.value is not None:
+            children.append(self.value.arrow_tree("value", nullable=True))
+        if self.headers is not None:
+            headers = self.headers
+            pair = (
+                headers.keys.arrow_tree("key", nullable=False, text=True),
+                headers.values.arrow_tree("value", nullable=True),
+            )
+            items: _kernel.ArrowTree = ("item", "+s", False, len(headers.keys), (None,), pair)
+            children.append(("headers", "+l", False, self.count, (None, headers.offsets), (items,)))
+        return _kernel.export_arrow(("", "+s", False, self.count, (None,), tuple(children)))
+
+
+def decode(data: Any, *, include_control: bool = False, check_crc: bool = True) -> Records:
+    """The records of a buffer of whole batches, as a lazy sequence. Raises CorruptBatch at the first fault.
+
+    >>> from ringlog.records.encode import encode
+    >>> records = decode(encode([b"on", b"off"], keys=[b"lamp", None], timestamps=17, base_offset=5))
+    >>> records[1]
+    Record(offset=6, timestamp=17, key=None, value=b'off', headers=[])
+    >>> [record.value for record in records], records.next_offset
+    ([b'on', b'off'], 7)
+    """
+    rows, payloads, next_offset = _open(data, include_control, check_crc)
+    return Records(_kernel.RecordIndex(data, rows, payloads, Record), next_offset)
+
+
+def decode_columns(
+    data: Any,
+    *,
+    columns: Collection[str] = COLUMNS,
+    include_control: bool = False,
+    check_crc: bool = True,
+) -> Columns:
+    """The records of a buffer of whole batches, as columns. Raises CorruptBatch at the first fault.
+
+    A column that is not named in `columns` is not decoded.
+
+    >>> from ringlog.records.encode import encode
+    >>> opened = decode_columns(encode([b"on", b"off"], timestamps=17, base_offset=5), columns=("offset", "value"))
+    >>> opened.offset.tolist(), list(opened.value), opened.key
+    ([5, 6], [b'on', b'off'], None)
+    """
+    unknown = set(columns) - set(COLUMNS)
+    if unknown:
+        raise InvalidRequest(f"no such column: {', '.join(sorted(unknown))}; there are {', '.join(COLUMNS)}")
+    rows, payloads, next_offset = _open(data, include_control, check_crc)
+    wanted = [name in columns for name in COLUMNS]
+    try:
+        memory = _kernel.decode_columns(data, rows, payloads, *wanted)
+    except ValueError as wrong:
+        raise InvalidRequest(str(wrong)) from None
+    headers = None
+    if "headers" in columns:
+        offsets = np.frombuffer(memory["header_offsets"], dtype=np.int32)
+        headers = HeaderColumn(offsets, _column(memory, "header_key"), _column(memory, "header_value"))
+    return Columns(
+        count=int(rows["record_count"].sum()),
+        next_offset=next_offset,
+        offset=_int64(memory, "offset") if "offset" in columns else None,
+        timestamp=_int64(memory, "timestamp") if "timestamp" in columns else None,
+        key=_column(memory, "key") if "key" in columns else None,
+        value=_column(memory, "value") if "value" in columns else None,
+        headers=headers,
+    )
+
+
+def _open(
+    data: Any, include_control: bool, check_crc: bool
+) -> tuple[npt.NDArray[np.void], list[memoryview | None] | None, int | None]:
+    """The rows of the batches to decode, what their records unfold to, and the offset behind them all."""
+    level: Level = "crc" if check_crc else "headers"
+    rows = check(data, level=level)
+    next_offset = int(rows["last_offset"][-1]) + 1 if len(rows) else None
+    if not include_control:
+        control = (rows["attributes"] & CONTROL_BIT) != 0
+        if control.any():
+            rows = rows[~control]
+    folded = (rows["attributes"] & CODEC_MASK) != Codec.NONE
+    if not folded.any():
+        return rows, None, next_offset
+    view = memoryview(data).cast("B")
+    payloads: list[memoryview | None] = [None] * len(rows)
+    for i in np.flatnonzero(folded):
+        row = rows[i]
+        begin, end = int(row["position"]), int(row["position"]) + int(row["length"])
+        payloads[i] = unfold(view[begin + limits.BATCH_HEADER_BYTES : end], row)
+    return rows, payloads, next_offset
+
+
+def _int64(memory: dict[str, bytearray], name: str) -> npt.NDArray[np.int64]:
+    return np.frombuffer(memory[name], dtype=np.int64)
+
+
+def _column(memory: dict[str, bytearray], name: str) -> Column:
+    valid = memory.get(f"{name}_valid")
+    return Column(
+        np.frombuffer(memory[f"{name}_offsets"], dtype=np.int32),
+        np.frombuffer(memory[f"{name}_data"], dtype=np.uint8),
+        None if valid is None else np.frombuffer(valid, dtype=np.uint8),
+    )
