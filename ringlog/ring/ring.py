@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringlog.errors import InvalidRequest
-from ringlog.limits import RING_READ_MESSAGES_MAX
+from ringlog.limits import RING_DRAIN_BYTES_MAX, RING_READ_MESSAGES_MAX
 from ringlog.native import _kernel
 from ringlog.ring.doorbell import Doorbell
+from ringlog.ring.drain import DRAIN_GROUP, DRAIN_ROW, DrainTable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -168,6 +169,31 @@ class RingReader:
         ]
         self._views.extend(message.body for message in messages)
         return messages
+
+    def drain(
+        self, messages_max: int = RING_READ_MESSAGES_MAX, bytes_max: int = RING_DRAIN_BYTES_MAX
+    ) -> DrainTable:
+        """Walk, check and group the frames published and not yet read, in one native call without the GIL.
+
+        Stops at `messages_max` frames, or once `bytes_max` bytes were walked. Bad frames are rows with a
+        status. Errors as in `read_all`; `release()` gives the frames back.
+
+        >>> from ringlog.ring.frame import frame_header
+        >>> ring = Ring.create(bytearray(ring_bytes(4096)), capacity_bytes=4096)
+        >>> writer, reader = ring.writer(), ring.reader()
+        >>> for partition in (5, 3, 5):
+        ...     body = b"for %d" % partition
+        ...     header = frame_header(api_key=9, partition=partition, correlation=1, body_bytes=len(body))
+        ...     assert writer.write(header + body)
+        >>> table = reader.drain()
+        >>> table.groups.tolist()
+        [(3, 0, 1), (5, 1, 2)]
+        >>> at, size = table.rows[0]["body_position"], table.rows[0]["body_bytes"]
+        >>> bytes(reader.memory[at : at + size])
+        b'for 3'
+        """
+        rows, groups = self._native.drain(messages_max, bytes_max)
+        return DrainTable(np.frombuffer(rows, dtype=DRAIN_ROW), np.frombuffer(groups, dtype=DRAIN_GROUP))
 
     def release(self) -> None:
         """Give everything that was read back to the writer; all views of it die.

@@ -9,12 +9,14 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <tuple>
 #include <vector>
 
 #include "bindings.hpp"
+#include "drain.hpp"
 #include "py_buffer.hpp"
 #include "ring.hpp"
 
@@ -54,8 +56,19 @@ constexpr size_t kGilReleaseBytes = 64 << 10;
     }
 }
 
-std::span<std::byte> bytes_of(const PyBuffer& buffer) noexcept {
+std::span<std::byte> writable(const PyBuffer& buffer) noexcept {
     return std::as_writable_bytes(std::span(buffer.writable(), buffer.size()));
+}
+
+std::span<const std::byte> readable(const PyBuffer& buffer) noexcept {
+    return std::as_bytes(std::span(buffer.data(), buffer.size()));
+}
+
+// The bytes of a table, for NumPy to look at.
+nb::object uninitialised_bytes(size_t size) {
+    nb::object bytes = nb::steal(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+    if (!bytes.is_valid()) throw nb::python_error();
+    return bytes;
 }
 
 // What both kinds of handle share. A handle that is dropped without close() leaves the ring's state alone:
@@ -64,7 +77,7 @@ template <class Side>
 class Handle {
 public:
     Handle(nb::handle memory, uint64_t generation) : buffer_(std::in_place, memory, PyBuffer::Access::kWrite) {
-        if (const auto answer = side_.attach(bytes_of(*buffer_), generation); answer != RingAnswer::kOk) {
+        if (const auto answer = side_.attach(writable(*buffer_), generation); answer != RingAnswer::kOk) {
             raise_answer(answer, side_.fault());
         }
     }
@@ -109,8 +122,8 @@ public:
         const PyBuffer body(data);
         const RingAnswer answer =
             body.size() < kGilReleaseBytes
-                ? side().write(bytes_of(body), kind)
-                : without_gil([&](RingWriter<>& writer) { return writer.write(bytes_of(body), kind); });
+                ? side().write(readable(body), kind)
+                : without_gil([&](RingWriter<>& writer) { return writer.write(readable(body), kind); });
         if (answer == RingAnswer::kFull) return false;
         if (answer != RingAnswer::kOk) raise_fault(answer);
         wake_reader();
@@ -121,7 +134,7 @@ public:
 
     size_t write_many(const Offsets& offsets, nb::handle data, uint32_t kind) {
         const PyBuffer bodies(data);
-        const std::span<const std::byte> bytes = bytes_of(bodies);
+        const std::span<const std::byte> bytes = readable(bodies);
         const std::span<const int64_t> bounds{offsets.data(), offsets.size()};
         if (bounds.empty()) raise("InvalidRequest", "offsets hold one entry more than there are messages");
         size_t written = 0;
@@ -208,10 +221,28 @@ public:
             }
             ended_ = answer == RingAnswer::kClosed;
             // What lies before a fault is whole: it is handed out first, the fault comes at the next call.
-            if (!ended_ && answer != RingAnswer::kEmpty && found.empty()) raise_fault(answer);
+            if (found.empty() && is_fault(answer)) raise_fault(answer);
             break;
         }
         return found;
+    }
+
+    // The rows and groups of a drain, as bytes. Rows that precede a fault of the ring are handed out first.
+    nb::tuple drain(size_t messages_max, uint64_t bytes_max) {
+        const RingAnswer answer =
+            without_gil([&](RingReader<>& reader) { return drain_.run(reader, messages_max, bytes_max); });
+        ended_ = answer == RingAnswer::kClosed;
+        if (drain_.rows() == 0 && is_fault(answer)) raise_fault(answer);
+
+        const nb::object rows = uninitialised_bytes(drain_.rows() * sizeof(DrainRow));
+        char* row = PyByteArray_AS_STRING(rows.ptr());
+        for (size_t i = 0; i < drain_.rows(); ++i, row += sizeof(DrainRow)) {
+            std::memcpy(row, &drain_.row(i), sizeof(DrainRow));
+        }
+        const size_t groups_bytes = drain_.groups().size() * sizeof(DrainGroup);
+        const nb::object groups = uninitialised_bytes(groups_bytes);
+        if (groups_bytes != 0) std::memcpy(PyByteArray_AS_STRING(groups.ptr()), drain_.groups().data(), groups_bytes);
+        return nb::make_tuple(rows, groups);
     }
 
     void release() {
@@ -227,12 +258,17 @@ public:
     }
 
 private:
+    static bool is_fault(RingAnswer answer) noexcept {
+        return answer == RingAnswer::kCorrupt || answer == RingAnswer::kStale;
+    }
+
+    Drain drain_;  // kept for its memory
     bool ended_ = false;
 };
 
 void format_ring(nb::handle memory, uint64_t capacity, uint64_t generation) {
     const PyBuffer buffer(memory, PyBuffer::Access::kWrite);
-    if (RingMemory::format(bytes_of(buffer), capacity, generation) != RingAnswer::kOk) {
+    if (RingMemory::format(writable(buffer), capacity, generation) != RingAnswer::kOk) {
         raise("InvalidRequest",
               "a ring needs a capacity that is a power of two within its bounds, memory aligned to 8 bytes for "
               "header and capacity, and a generation above 0");
@@ -243,7 +279,7 @@ void retire_ring(nb::handle memory, uint64_t generation) {
     const PyBuffer buffer(memory, PyBuffer::Access::kWrite);
     RingMemory ring;
     Fault fault;
-    if (const auto answer = ring.open(bytes_of(buffer), generation, fault); answer != RingAnswer::kOk) {
+    if (const auto answer = ring.open(writable(buffer), generation, fault); answer != RingAnswer::kOk) {
         raise_answer(answer, fault);
     }
     ring.retire();
@@ -275,6 +311,7 @@ void bind_ring(nb::module_& m) {
     nb::class_<ReaderHandle>(m, "RingReader")
         .def(nb::init<nb::handle, uint64_t>(), "memory"_a, "generation"_a)
         .def("walk", &ReaderHandle::walk, "messages_max"_a)
+        .def("drain", &ReaderHandle::drain, "messages_max"_a, "bytes_max"_a)
         .def("release", &ReaderHandle::release)
         .def("announce_wait", [](ReaderHandle& self) { return self.side().announce_wait(); })
         .def("withdraw_wait", [](ReaderHandle& self) { self.side().withdraw_wait(); })
