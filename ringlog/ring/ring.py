@@ -98,8 +98,8 @@ class RingWriter:
     def write_many(self, offsets: NDArray[np.int64], data: Buffer, kind: int = 0) -> int:
         """Publish messages `data[offsets[i]:offsets[i + 1]]` in order; how many fitted.
 
-        InvalidRequest when the offsets do not ascend within the data (nothing is published), or at a message
-        that can never fit (those before it are published).
+        InvalidRequest, and nothing is published, when the offsets do not ascend within the data or a message
+        could never fit.
 
         >>> ring = Ring.create(bytearray(ring_bytes(4096)), capacity_bytes=4096)
         >>> ring.writer().write_many(np.array([0, 2, 2, 5]), b"abcde")

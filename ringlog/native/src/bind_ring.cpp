@@ -4,6 +4,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -71,6 +72,29 @@ nb::object uninitialised_bytes(size_t size) {
     return bytes;
 }
 
+[[noreturn]] void raise_errno() {
+    PyErr_SetFromErrno(PyExc_OSError);
+    throw nb::python_error();
+}
+
+// Our own duplicate of a descriptor: its number cannot come to mean another file while we use it.
+class FileDescriptor {
+public:
+    // -1: none.
+    explicit FileDescriptor(int other) : number_(other < 0 ? -1 : ::fcntl(other, F_DUPFD_CLOEXEC, 0)) {
+        if (other >= 0 && number_ < 0) raise_errno();
+    }
+    ~FileDescriptor() {
+        if (number_ >= 0) ::close(number_);
+    }
+    FileDescriptor(const FileDescriptor&) = delete;
+    FileDescriptor& operator=(const FileDescriptor&) = delete;
+    int number() const noexcept { return number_; }
+
+private:
+    int number_;
+};
+
 // What both kinds of handle share. A handle that is dropped without close() leaves the ring's state alone:
 // a forked child drops copies of handles that its parent still uses.
 template <class Side>
@@ -116,7 +140,7 @@ private:
 class WriterHandle : public Handle<RingWriter<>> {
 public:
     WriterHandle(nb::handle memory, uint64_t generation, int doorbell_fd)
-        : Handle(memory, generation), doorbell_fd_(doorbell_fd) {}
+        : Handle(memory, generation), doorbell_(doorbell_fd) {}
 
     bool write(nb::handle data, uint32_t kind) {
         const PyBuffer body(data);
@@ -138,14 +162,10 @@ public:
         const std::span<const int64_t> bounds{offsets.data(), offsets.size()};
         if (bounds.empty()) raise("InvalidRequest", "offsets hold one entry more than there are messages");
         size_t written = 0;
-        bool ascending = true;
+        bool sound = true;
         const RingAnswer answer = without_gil([&](RingWriter<>& writer) {
-            int64_t before = 0;
-            for (const int64_t bound : bounds) {
-                ascending = ascending && bound >= before && static_cast<uint64_t>(bound) <= bytes.size();
-                before = bound;
-            }
-            if (!ascending) return RingAnswer::kMisuse;
+            sound = are_sound(bounds, bytes.size(), writer.memory().body_bytes_max());
+            if (!sound) return RingAnswer::kMisuse;
             return writer.write_many(
                 bounds.size() - 1,
                 [&](size_t i) {
@@ -155,7 +175,7 @@ public:
                 kind, written);
         });
         if (written != 0) wake_reader();
-        if (!ascending) raise("InvalidRequest", "offsets must ascend and end within the data");
+        if (!sound) raise("InvalidRequest", "offsets must ascend within the data, by body_bytes_max at most");
         if (answer != RingAnswer::kOk && answer != RingAnswer::kFull) raise_fault(answer);
         return written;
     }
@@ -192,17 +212,25 @@ public:
     }
 
 private:
-    void wake_reader() {
-        if (doorbell_fd_ < 0 || !side().take_wakeup()) return;
-        const uint64_t one = 1;
-        // EAGAIN: the count is at its maximum, so the doorbell is readable anyway.
-        if (::write(doorbell_fd_, &one, sizeof one) < 0 && errno != EAGAIN) {
-            PyErr_SetFromErrno(PyExc_OSError);
-            throw nb::python_error();
+    // Looked at before the first message is written, so that a bad request changes nothing.
+    static bool are_sound(std::span<const int64_t> bounds, uint64_t bytes, uint64_t body_bytes_max) noexcept {
+        if (bounds.front() < 0 || static_cast<uint64_t>(bounds.back()) > bytes) return false;
+        bool sound = true;
+        for (size_t i = 1; i < bounds.size(); ++i) {
+            // Descending bounds differ by a huge unsigned number, which no ring takes.
+            sound &= static_cast<uint64_t>(bounds[i]) - static_cast<uint64_t>(bounds[i - 1]) <= body_bytes_max;
         }
+        return sound;
     }
 
-    int doorbell_fd_;
+    void wake_reader() {
+        if (doorbell_.number() < 0 || !side().take_wakeup()) return;
+        const uint64_t one = 1;
+        // EAGAIN: the count is at its maximum, so the doorbell is readable anyway.
+        if (::write(doorbell_.number(), &one, sizeof one) < 0 && errno != EAGAIN) raise_errno();
+    }
+
+    FileDescriptor doorbell_;
 };
 
 class ReaderHandle : public Handle<RingReader<>> {

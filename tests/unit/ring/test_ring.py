@@ -70,11 +70,20 @@ def test_write_many_says_how_many_fitted(ring) -> None:
     assert writer.write_many(offsets[fitted:], data) > 0
 
 
-@pytest.mark.parametrize("offsets", [[], [1, 0], [0, 11], [-1, 3], [0, 5, 4, 10]])
+@pytest.mark.parametrize(
+    "offsets", [[], [1, 0], [0, 11], [-1, 3], [0, 5, 4, 10], [0, 2**62, 10], [0, -(2**63), 10]]
+)
 def test_offsets_that_do_not_ascend_within_the_data_publish_nothing(ring, offsets) -> None:
     writer = ring.writer()
     with pytest.raises(InvalidRequest):
         writer.write_many(np.array(offsets, dtype=np.int64), b"0123456789")
+    assert writer.used_bytes() == 0
+
+
+def test_one_message_that_can_never_fit_stops_a_bulk_write_before_it_starts(ring) -> None:
+    writer = ring.writer()
+    with pytest.raises(InvalidRequest):
+        writer.write_many(np.array([0, 5, 6 + writer.body_bytes_max]), bytes(CAPACITY))
     assert writer.used_bytes() == 0
 
 
