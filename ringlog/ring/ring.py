@@ -55,16 +55,22 @@ class Ring:
     >>> reader.release()
     """
 
-    def __init__(self, memory: Buffer, generation: int) -> None:
-        """Name a generation that exists in `memory`; its handles check it at every call."""
+    def __init__(self, memory: Buffer, capacity_bytes: int, generation: int) -> None:
+        """Name a ring that exists; `create` and `open` do."""
         self.memory = memory
+        self.capacity_bytes = capacity_bytes
         self.generation = generation
 
     @classmethod
     def create(cls, memory: Buffer, *, capacity_bytes: int, generation: int = 1) -> Ring:
         """Make an empty ring. Only in memory that no living handle is bound to."""
         _kernel.ring_format(memory, capacity_bytes, generation)
-        return cls(memory, generation)
+        return cls(memory, capacity_bytes, generation)
+
+    @classmethod
+    def open(cls, memory: Buffer, *, generation: int) -> Ring:
+        """The ring that another process made. RingStale when the memory holds another generation."""
+        return cls(memory, _kernel.ring_capacity(memory, generation), generation)
 
     def writer(self, doorbell: Doorbell | None = None) -> RingWriter:
         """Attach the generation's only writer. RingTaken when it has, or had, one."""

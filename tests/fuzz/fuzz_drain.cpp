@@ -67,7 +67,11 @@ struct Memory {
 std::vector<uint8_t> produce_frame(Input& input) {
     const auto content = input.take_bytes(input.take<uint8_t>());
     std::vector<uint8_t> frame(sizeof(FrameHeader) + content.size());
-    FrameHeader header{kFrameVersion, kApiProduce, 0, input.take<uint8_t>(), 1, 2, 3, static_cast<uint32_t>(content.size())};
+    FrameHeader header{};
+    header.version = kFrameVersion;
+    header.api_key = kApiProduce;
+    header.partition = input.take<uint8_t>();
+    header.body_bytes = static_cast<uint32_t>(content.size());
     std::memcpy(frame.data(), &header, sizeof header);
     std::ranges::copy(content, frame.begin() + sizeof header);
     if (content.size() >= at::kRecords) {

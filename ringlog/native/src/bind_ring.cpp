@@ -303,14 +303,23 @@ void format_ring(nb::handle memory, uint64_t capacity, uint64_t generation) {
     }
 }
 
-void retire_ring(nb::handle memory, uint64_t generation) {
-    const PyBuffer buffer(memory, PyBuffer::Access::kWrite);
+RingMemory opened(const PyBuffer& buffer, uint64_t generation) {
     RingMemory ring;
     Fault fault;
     if (const auto answer = ring.open(writable(buffer), generation, fault); answer != RingAnswer::kOk) {
         raise_answer(answer, fault);
     }
-    ring.retire();
+    return ring;
+}
+
+uint64_t ring_capacity(nb::handle memory, uint64_t generation) {
+    const PyBuffer buffer(memory, PyBuffer::Access::kWrite);
+    return opened(buffer, generation).capacity();
+}
+
+void retire_ring(nb::handle memory, uint64_t generation) {
+    const PyBuffer buffer(memory, PyBuffer::Access::kWrite);
+    opened(buffer, generation).retire();
 }
 
 }  // namespace
@@ -321,6 +330,7 @@ void bind_ring(nb::module_& m) {
     m.attr("RING_KIND_PADDING") = ring_layout::kKindPadding;
     m.def("ring_body_bytes_max", &ring_layout::body_bytes_max, "capacity"_a);
     m.def("ring_format", &format_ring, "memory"_a, "capacity"_a, "generation"_a);
+    m.def("ring_capacity", &ring_capacity, "memory"_a, "generation"_a);
     m.def("ring_retire", &retire_ring, "memory"_a, "generation"_a);
 
     nb::class_<WriterHandle>(m, "RingWriter")

@@ -146,7 +146,7 @@ public:
             return RingAnswer::kCorrupt;
         }
         if (!ring_layout::is_aligned(producer) || producer < consumer) {
-            fault = {"producer position", offsetof(RingHeader, producer_position), "unaligned or behind the consumer's"};
+            fault = {"producer position", offsetof(RingHeader, producer_position), "unaligned or behind its reader"};
             return RingAnswer::kCorrupt;
         }
         return RingAnswer::kOk;

@@ -194,8 +194,15 @@ def test_a_generation_has_one_of_each_side_in_its_life(ring, side) -> None:
         first.close()
 
 
+def test_a_ring_is_opened_where_it_was_made(ring, memory) -> None:
+    opened = Ring.open(memory, generation=9)
+    assert opened.capacity_bytes == CAPACITY
+    assert ring.writer().write(b"x")
+    assert bodies(opened.reader()) == [b"x"]
+
+
 def test_a_handle_of_another_generation_is_refused(ring, memory) -> None:
-    for side in (RingWriter, RingReader):
+    for side in (RingWriter, RingReader, lambda memory, generation: Ring.open(memory, generation=generation)):
         with pytest.raises(RingStale):
             side(memory, 8)
 
