@@ -19,8 +19,8 @@
 //         | data, `capacity` bytes                                   |
 //         +----------------------------------------------------------+
 //
-// Positions count bytes since creation and never wrap (2^64 bytes last for centuries); a position's place
-// in the data area is `position & (capacity - 1)`. Both are multiples of 8, and always
+// Positions count bytes since creation and never wrap (2^62 bytes last for decades at 1 GB/s); a position's
+// place in the data area is `position & (capacity - 1)`. Both are multiples of 8, and always
 //
 //     consumer position <= producer position <= consumer position + capacity - 8
 //
@@ -56,6 +56,9 @@ inline constexpr size_t kLineBytes = 128;
 
 inline constexpr uint64_t kCapacityMin = uint64_t{4} << 10;
 inline constexpr uint64_t kCapacityMax = uint64_t{1} << 30;
+
+// A side does not attach beyond this, so sums of positions and lengths cannot overflow.
+inline constexpr uint64_t kPositionMax = uint64_t{1} << 62;
 
 inline constexpr uint64_t kWordBytes = 8;
 inline constexpr uint64_t kMessageHeaderBytes = kWordBytes;

@@ -258,6 +258,7 @@ def test_the_bounds_are_those_of_the_limits() -> None:
         (twin.CONSUMER_POSITION, 4, "consumer position"),
         (twin.CONSUMER_POSITION, 8, "producer position"),
         (twin.PRODUCER_POSITION, 12, "producer position"),
+        (twin.PRODUCER_POSITION, 2**64 - 8, "producer position"),
         (twin.WRITER_STATE, 77 << 32 | 77, "side state"),
     ],
 )
