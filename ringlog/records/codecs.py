@@ -1,4 +1,4 @@
-"""Compression of a batch's records: gzip, snappy in xerial framing, lz4 frames and zstd, as Kafka's readers take them.
+"""Compression of a batch's records as Kafka's readers take it: gzip, xerial-framed snappy, lz4 frames, zstd.
 
 Unfolding writes into memory that was bounded before: first the size of the input plus 1 MiB, and more only
 while the records unfolded so far are right and claim more; never beyond DECOMPRESSED_BYTES_MAX. So a bomb
@@ -119,7 +119,7 @@ def _fold_snappy(records: Any) -> bytearray:
 
 
 def _snappy_blocks(payload: memoryview) -> Iterator[memoryview]:
-    """The raw blocks of a xerial stream. A payload without its header is one raw block, as some clients send it."""
+    """The raw blocks of a xerial stream. Some clients send one raw block without the stream's header."""
     if bytes(payload[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         yield payload
         return

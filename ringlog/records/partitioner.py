@@ -29,7 +29,9 @@ def partition_column(offsets: npt.NDArray[Any], data: Any, partitions: int) -> n
     [4, 0]
     """
     if offsets.ndim != 1 or len(offsets) == 0 or offsets.dtype not in (np.int32, np.int64):
-        raise InvalidRequest("offsets must be an int32 or int64 array with one entry more than there are keys")
+        raise InvalidRequest(
+            "offsets must be an int32 or int64 array with one entry more than there are keys"
+        )
     out = np.empty(len(offsets) - 1, dtype=np.int32)
     try:
         _kernel.partition_column(np.ascontiguousarray(offsets), data, partitions, out)

@@ -139,7 +139,7 @@ nb::dict decode_columns(nb::handle data, nb::handle rows, nb::handle payloads, b
 
     ColumnMemory memory;
     ColumnSinks sinks;
-    sinks.values.totals.count = totals.records();
+    sinks.records = totals.records();
     if (offset) sinks.offsets = memory.of<int64_t>("offset", totals.records());
     if (timestamp) sinks.timestamps = memory.of<int64_t>("timestamp", totals.records());
     if (key) sinks.keys = memory.bytes_of("key", totals.keys);

@@ -43,11 +43,12 @@ struct Totals {
 struct ByteSink {
     int32_t* offsets = nullptr;  // count + 1
     uint8_t* data = nullptr;
-    uint8_t* valid = nullptr;  // null when no element is null
+    uint8_t* valid = nullptr;  // zeroed; null when no element is null
     ByteTotals totals;
 };
 
 struct ColumnSinks {
+    int64_t records = 0;
     int64_t* offsets = nullptr;
     int64_t* timestamps = nullptr;
     ByteSink keys;
