@@ -106,9 +106,9 @@ def decode_columns(
     Keys: `offset`, `timestamp` (int64); `key`, `value`, `header_key`, `header_value`, each with `_offsets`
     (int32), `_data` and, when something is null, `_valid` (a bitmap); `header_offsets` (int32)."""
 
-def records_bytes_needed(prefix: Buffer, row: Buffer) -> int:
-    """The bytes that the records of a batch take at least, judged by the first of them. Raises CorruptBatch
-    when no bytes that follow could make them right."""
+def records_bytes_needed(prefix: Buffer, row: Buffer) -> tuple[int, int]:
+    """The bytes that the records of a batch take at least, and likely, judged by the first of them. Raises
+    CorruptBatch when no bytes that follow could make them right."""
 
 _Record = TypeVar("_Record")
 

@@ -126,25 +126,32 @@ void index_sections(const std::vector<Section>& sections, std::vector<uint32_t>&
     }
 }
 
-int64_t records_bytes_needed(Bytes prefix, const BatchRow& row, Fault& fault) noexcept {
+BytesNeeded records_bytes_needed(Bytes prefix, const BatchRow& row, Fault& fault) noexcept {
     const uint8_t* const end = prefix.data + prefix.size;
     RecordParser parser(prefix, row, false);
     Record record;
-    for (int64_t remaining = row.record_count; remaining > 0; --remaining) {
+    for (int64_t seen = 0; seen < row.record_count; ++seen) {
         const uint8_t* const start = prefix.data + parser.position();
-        const int64_t others = (remaining - 1) * kRecordBytesMin;
         int32_t length = 0;
         const uint8_t* const body = read_varint(start, end, length);
-        if (body == nullptr && end - start < 5) return static_cast<int64_t>(prefix.size) + 1 + others;
-        if (body != nullptr && length > end - body) return (body - prefix.data) + length + others;
-        if (!parser.next(record)) break;
-    }
-    if (parser.fault()) {
-        fault = parser.fault();
-        return -1;
+        const bool length_is_cut = body == nullptr && end - start < kVarintBytesMax;
+        if (length_is_cut || (body != nullptr && length > end - body)) {
+            const int64_t this_one = length_is_cut ? (end - start) + 1 : (body - start) + int64_t{length};
+            const int64_t others = row.record_count - seen - 1;
+            BytesNeeded needed;
+            needed.at_least = parser.position() + this_one + others * kRecordBytesMin;
+            needed.likely = needed.at_least;
+            // Counts have 22 bits and positions 26, so the product fits.
+            if (seen > 0) needed.likely = parser.position() * row.record_count / seen * 9 / 8;
+            return needed;
+        }
+        if (!parser.next(record)) {
+            fault = parser.fault();
+            return {};
+        }
     }
     fault = {"records", parser.position(), "bytes are left behind the last record"};
-    return -1;
+    return {};
 }
 
 }  // namespace ringlog

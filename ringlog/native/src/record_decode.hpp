@@ -70,8 +70,13 @@ bool fill_sections(const std::vector<Section>& sections, const ColumnSinks& sink
 void index_sections(const std::vector<Section>& sections, std::vector<uint32_t>& positions, Fault& fault,
                     size_t& faulty);
 
-// How many bytes the records of a batch take at least, judged by the first of them; with a fault when no
-// bytes that follow could make them right.
-int64_t records_bytes_needed(Bytes prefix, const BatchRow& row, Fault& fault) noexcept;
+// How many bytes the records of a batch take, judged by the first of them.
+struct BytesNeeded {
+    int64_t at_least = 0;
+    int64_t likely = 0;  // if the rest are as long as these, and a little more
+};
+
+// Sets `fault` when no bytes that follow could make the records right.
+BytesNeeded records_bytes_needed(Bytes prefix, const BatchRow& row, Fault& fault) noexcept;
 
 }  // namespace ringlog

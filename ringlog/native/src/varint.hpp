@@ -8,6 +8,8 @@
 
 namespace ringlog {
 
+constexpr int kVarintBytesMax = 5;  // of 32 bits
+
 template <class Int>
 constexpr std::make_unsigned_t<Int> zigzag(Int value) noexcept {
     using Unsigned = std::make_unsigned_t<Int>;

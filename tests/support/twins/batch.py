@@ -131,7 +131,7 @@ def check_field(name: str, seen: dict[str, int], rules: Rules, expected: int | N
     value = seen[name]
     match name:
         case "base_offset":
-            if expected is not None and (value < expected or rules.dense and value != expected):
+            if expected is not None and (value < expected or (rules.dense and value != expected)):
                 return False
             return value >= 0
         case "batch_length":

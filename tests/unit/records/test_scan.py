@@ -1,4 +1,4 @@
-"""Scan, check, find and stamp: equal to their twins on right and on tampered bytes, and what each promises."""
+"""Scan, check, find and stamp: equal to their twins on any bytes, and what each promises."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_native_bounds_are_those_of_limits():
         "DECOMPRESSED_BYTES_MAX",
     ):
         assert getattr(_kernel, name) == getattr(limits, name)
-    assert limits.BATCH_HEADER_BYTES == twin.HEADER.size
+    assert twin.HEADER.size == limits.BATCH_HEADER_BYTES
 
 
 def test_a_batch_cut_at_any_byte_is_incomplete_and_the_one_before_it_stays():
@@ -236,12 +236,12 @@ def test_find_skips_zeros_at_the_speed_of_memory():
 
 
 def test_find_costs_one_pass_even_when_everything_looks_like_a_header():
-    # 60,000 overlapping headers, each of which claims a batch of some megabytes.
+    # 120,000 headers, each of which claims a batch of some megabytes.
     header = bytes(twin.HEADER.pack(0, 3 * limits.MIB, 0, 2, 1, 1, 0, 0, 0, -1, -1, -1, 1))
     data = header * 120_000
     began = time.perf_counter()
     assert find_batch(data, 0, min_offset=0) == -1
-    assert time.perf_counter() - began < 5.0  # a CRC over each claim would take half a minute
+    assert time.perf_counter() - began < 3.0  # a CRC over each claim would take many times that
 
 
 def test_find_wants_offsets_from_the_given_one_on():
