@@ -93,6 +93,7 @@ class FakeDisk:
         self._hold_rules: list[tuple[str, str]] = []
         self._open_files: set[FakeFile] = set()
         self._is_down = False
+        self._power_is_lost = False
 
     # -- for tests ---------------------------------------------------------------------------------------
     def crash(self, rng: random.Random, *, survival: float | None = None) -> FakeDisk:
@@ -117,6 +118,10 @@ class FakeDisk:
             content = inode.after_power_loss(begun.get(id(inode), ()), rng, survival)
             after._names.durable[path] = after._names.live[path] = FakeInode(content, bytearray(content))
         return after
+
+    def lose_power(self) -> None:
+        """End this world: what its jobs still clean up is ignored."""
+        self._power_is_lost = True
 
     def hold(self, token: int) -> None:
         """Keep one call in flight until it is released."""
@@ -183,6 +188,8 @@ class FakeDisk:
         return file
 
     def close(self, file: File) -> None:
+        if self._power_is_lost:
+            return  # a job that is cleaned up after the end of its world
         handle = self._handle(file)
         busy = [p.call for p in (*self._queued.values(), *self._submitted.values()) if p.file is handle]
         assert not busy, f"closed with calls in flight: {busy}"
@@ -310,6 +317,7 @@ class FakeDisk:
         assert not self._is_down, "a call after shutdown"
         at = self.faults.power_loss_at_step
         if at is not None and self.steps >= at:
+            self.lose_power()
             raise PowerLoss(f"at step {at}")
         self.steps += 1
 
