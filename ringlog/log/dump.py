@@ -6,14 +6,22 @@ Everything is read in bounded parts and nothing is ever written. A part that can
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import numpy as np
 
 from ringlog.disk.api import Disk
 from ringlog.errors import CorruptBatch, CorruptFile, InvalidRequest
 from ringlog.log.dump_index import dump_index, dump_time_index
-from ringlog.log.dump_lines import Batch, Line, Preallocated, SnapshotHead, Unreadable
+from ringlog.log.dump_lines import (
+    Batch,
+    IndexEntry,
+    Line,
+    Preallocated,
+    SnapshotHead,
+    TimeIndexEntry,
+    Unreadable,
+)
 from ringlog.log.known_files import FileKind, KnownFile, known_file
 from ringlog.log.names import LOG, offset_name
 from ringlog.log.producers import ProducerEntry
@@ -21,6 +29,23 @@ from ringlog.log.small_files import read_small, read_snapshot
 from ringlog.log.state import PartitionState
 from ringlog.log.walk import Broken, Run, Zeros, walk
 from ringlog.records.decode import Record, decode
+
+__all__ = [
+    "Batch",
+    "FileKind",
+    "IndexEntry",
+    "Line",
+    "PartitionState",
+    "Preallocated",
+    "ProducerEntry",
+    "Record",
+    "SnapshotHead",
+    "TimeIndexEntry",
+    "Unreadable",
+    "dump_file",
+    "require_known",
+    "segment_paths",
+]
 
 
 def segment_paths(disk: Disk, directory: str, from_offset: int = 0) -> list[str]:
@@ -118,11 +143,13 @@ def dump_snapshot(disk: Disk, path: str) -> Iterator[SnapshotHead | ProducerEntr
     yield from producers
 
 
-def dump_file(disk: Disk, path: str, *, records: bool = False, from_offset: int = 0) -> Iterator[Line]:
+def dump_file(
+    disk: Disk, path: str, *, records: bool = False, from_offset: int = 0
+) -> Generator[Line, None, None]:
     """The lines of one file, whatever it is by its name; also of one that was set aside (`*.cut`, `*.bad`).
 
     >>> from ringlog.disk.plain import PlainDisk
-    >>> dump_file(PlainDisk(), "/data/orders-0/notes.txt")
+    >>> next(dump_file(PlainDisk(), "/data/orders-0/notes.txt"))
     Traceback (most recent call last):
     ...
     ringlog.errors.InvalidRequest: /data/orders-0/notes.txt: the name does not tell what the file is. Give it \
@@ -131,12 +158,13 @@ the name that ringlog gave it: 20 digits and .log, .index, .timeindex or .snapsh
     known = require_known(path)
     match known.kind:
         case FileKind.SEGMENT:
-            return dump_records(disk, path, from_offset) if records else dump_batches(disk, path, from_offset)
+            lines = dump_records if records else dump_batches
+            yield from lines(disk, path, from_offset)
         case FileKind.OFFSET_INDEX:
-            return dump_index(disk, path, known.offset, from_offset)
+            yield from dump_index(disk, path, known.offset, from_offset)
         case FileKind.TIME_INDEX:
-            return dump_time_index(disk, path, known.offset, from_offset)
+            yield from dump_time_index(disk, path, known.offset, from_offset)
         case FileKind.SNAPSHOT:
-            return dump_snapshot(disk, path)
+            yield from dump_snapshot(disk, path)
         case FileKind.STATE:
-            return dump_state(disk, path)
+            yield from dump_state(disk, path)

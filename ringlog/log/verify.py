@@ -7,7 +7,7 @@ the code that opens it: so it can judge what recovery made of a crash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -46,7 +46,7 @@ def iter_findings(
     *,
     compacted: bool = False,
     on_progress: Callable[[int], None] = lambda nbytes: None,
-) -> Iterator[Finding]:
+) -> Generator[Finding, None, None]:
     """As `verify_partition`, each finding as soon as it is made; `on_progress` is told of bytes of segments read."""
     return _PartitionCheck(disk, path.rstrip("/") or "/", compacted, on_progress).run()
 
@@ -79,7 +79,7 @@ class _PartitionCheck:
         self._is_whole = True
         """No batch that was flushed is missing or broken so far."""
 
-    def run(self) -> Iterator[Finding]:
+    def run(self) -> Generator[Finding, None, None]:
         yield from self._sort_out_names()
         sizes = self._files.sizes
         state_file = StateFile(self._directory)
