@@ -66,7 +66,7 @@ class TextLines:
             case TimeIndexEntry():
                 text = f"{line.position:>10}  {self.time(line.timestamp):<{_TIME_WIDTH}}  {line.offset:>20}"
             case SnapshotHead():
-                text = f"{line.producers} producers just before offset {line.next_offset}"
+                text = f"producers just before offset {line.next_offset}: {line.producers}"
             case ProducerEntry():
                 text = self._producer(line)
             case PartitionState():

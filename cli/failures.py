@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from enum import IntEnum
@@ -87,9 +88,13 @@ def exit_code(error: RinglogError | OSError) -> ExitCode:
 
 
 def drop_output() -> None:
-    """The reader of our output is gone: let the interpreter flush what is left to nowhere when it ends."""
+    """Nobody waits for the rest of our output: let the interpreter flush it to nowhere when it ends."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except io.UnsupportedOperation:
+        return  # not a file: whoever runs us inside a program keeps what was printed
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, descriptor)
     finally:
         os.close(nowhere)

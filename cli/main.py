@@ -19,14 +19,18 @@ class RinglogGroup(LazyGroup):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             try:
-                return super().invoke(ctx)
-            finally:
-                # What is still buffered must fail here, not while the interpreter ends.
+                result = super().invoke(ctx)
+            except click.exceptions.Exit:
                 sys.stdout.flush()
+                raise
+            # What is still buffered must fail here, not while the interpreter ends.
+            sys.stdout.flush()
+            return result
         except BrokenPipeError:
             drop_output()
             ctx.exit(ExitCode.OUTPUT_CLOSED)
         except KeyboardInterrupt:
+            drop_output()
             ctx.exit(ExitCode.INTERRUPTED)
         except (RinglogError, OSError) as error:
             click.echo(failure_line(error), err=True)
