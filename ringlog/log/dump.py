@@ -81,7 +81,7 @@ def dump_batches(disk: Disk, path: str, from_offset: int = 0) -> Iterator[Batch 
     """
     for item in walk(disk, path):
         if isinstance(item, Run):
-            for row in item.table[item.table["last_offset"] >= from_offset]:
+            for row in item.table[item.table["last_offset"] >= from_offset].tolist():
                 yield Batch.of(row)
         else:
             yield from _not_batches(item)
@@ -119,7 +119,7 @@ def _not_batches(item: Broken | Zeros) -> Iterator[Batch | Unreadable | Prealloc
     if item.header is not None:
         header = item.header.copy()
         header["position"] += item.position
-        yield Batch.of(header, crc_ok=False)
+        yield Batch.of(header.item(), crc_ok=False)
     yield Unreadable(item.position, item.end, str(item.fault))
 
 

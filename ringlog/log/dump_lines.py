@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ringlog.log.producers import ProducerEntry
 from ringlog.log.state import PartitionState
@@ -10,11 +10,14 @@ from ringlog.model import Codec
 from ringlog.records.decode import Record
 from ringlog.records.format import (
     APPEND_TIME_BIT,
+    BATCH_TABLE,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     TRANSACTIONAL_BIT,
     codec_of,
 )
+
+assert BATCH_TABLE.names is not None and BATCH_TABLE.names.index("crc") == 12, "as Batch.of takes rows apart"
 
 _FLAGS = {
     APPEND_TIME_BIT: "append-time",
@@ -43,24 +46,25 @@ class Batch(NamedTuple):
     flags: tuple[str, ...]
 
     @classmethod
-    def of(cls, row: Any, *, crc_ok: bool = True) -> Batch:
-        """From a BATCH_TABLE row."""
-        attributes = int(row["attributes"])
+    def of(cls, row: tuple[int, ...], *, crc_ok: bool = True) -> Batch:
+        """From a BATCH_TABLE row, as `tolist()` gives it: several times faster than by field names."""
+        position, base_offset, last_offset, base_timestamp, max_timestamp, producer_id = row[:6]
+        nbytes, leader_epoch, base_sequence, record_count, producer_epoch, attributes = row[6:12]
         return cls(
-            position=int(row["position"]),
-            nbytes=int(row["length"]),
-            base_offset=int(row["base_offset"]),
-            last_offset=int(row["last_offset"]),
-            record_count=int(row["record_count"]),
+            position=position,
+            nbytes=nbytes,
+            base_offset=base_offset,
+            last_offset=last_offset,
+            record_count=record_count,
             codec=codec_of(attributes),
             crc_ok=crc_ok,
-            leader_epoch=int(row["leader_epoch"]),
-            producer_id=int(row["producer_id"]),
-            producer_epoch=int(row["producer_epoch"]),
-            base_sequence=int(row["base_sequence"]),
-            base_timestamp=int(row["base_timestamp"]),
-            max_timestamp=int(row["max_timestamp"]),
-            flags=tuple(name for bit, name in _FLAGS.items() if attributes & bit),
+            leader_epoch=leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            base_timestamp=base_timestamp,
+            max_timestamp=max_timestamp,
+            flags=tuple(name for bit, name in _FLAGS.items() if attributes & bit) if attributes >> 3 else (),
         )
 
 

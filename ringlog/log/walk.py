@@ -108,9 +108,8 @@ class _Walk:
             fault = CorruptBatch(found.fault.field, position + found.fault.position, found.fault.reason)
             header = _header(data) if found.fault.field == "crc" else None
             following = self._next_batch(position)
-            if header is not None and following == self._end_of_content():
-                # Zeros at the end of what claims to be a batch belong to it.
-                following = min(max(following, position + int(header["length"])), window.stop)
+            if header is not None and position + int(header["length"]) == window.stop:
+                following = max(following, window.stop)  # its last bytes are its own, though they are zeros
             if position < following:
                 yield Broken(position, following, fault, header)
             if following >= self._end_of_content() and following < window.stop:
