@@ -115,6 +115,32 @@ class RingFull(RinglogError):
     retriable = True
 
 
+class RingCorrupt(CorruptInput):
+    """A ring's memory is in no state that a ring can have. It is not repaired: make a new generation."""
+
+    code = "RING_CORRUPT"
+
+
+class RingStale(RinglogError):
+    """The handle is bound to a generation of the ring that is no more. Open the current one, then retry."""
+
+    code = "RING_STALE"
+    retriable = True
+
+
+class RingTaken(RinglogError):
+    """This generation of the ring already has, or had, a writer (or reader). Make a new generation."""
+
+    code = "RING_TAKEN"
+
+
+class RingClosed(RinglogError):
+    """The reader of the ring closed it. Retry with the next generation."""
+
+    code = "RING_CLOSED"
+    retriable = True
+
+
 def check(condition: bool, what_must_hold: str) -> None:
     """Raise InvariantBroken unless the condition holds. Always on: a broken invariant must not reach a disk.
 

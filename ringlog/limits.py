@@ -61,6 +61,10 @@ PRODUCERS_PER_PARTITION_MAX = 10_000
 # Rings.
 RING_BYTES_MIN = 4 * KIB
 RING_BYTES_MAX = 1 * GIB
+RING_READ_MESSAGES_MAX = 4 * KIB
+"""Messages handed out by one read or drain unless the caller says otherwise: bounds a cycle's Python work."""
+RING_DRAIN_BYTES_MAX = 16 * MIB
+"""Bytes walked by one drain unless the caller says otherwise: bounds a cycle's checking."""
 
 assert WRITE_BYTES_TARGET <= WRITE_BYTES_MAX
 assert WRITE_BYTES_MAX < PENDING_BYTES_PER_PARTITION_MAX < TAIL_BYTES_PER_SHARD

@@ -8,4 +8,5 @@ void bind_scan(nanobind::module_& m);
 void bind_encode(nanobind::module_& m);
 void bind_decode(nanobind::module_& m);
 void bind_arrow(nanobind::module_& m);
+void bind_ring(nanobind::module_& m);
 }  // namespace ringlog

@@ -10,4 +10,5 @@ NB_MODULE(_kernel, m) {
     ringlog::bind_encode(m);
     ringlog::bind_decode(m);
     ringlog::bind_arrow(m);
+    ringlog::bind_ring(m);
 }

@@ -1,0 +1,1 @@
+"""Slow, readable twins of the native kernel: the tests prove that the two agree."""
