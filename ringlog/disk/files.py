@@ -62,8 +62,8 @@ def read_file(disk: Disk, path: str) -> bytes:
 
 def replace_file(disk: Disk, path: str, data: bytes) -> None:
     """Give a file a new content, at once and for good: after a crash at any moment it holds the old content
-    or the new, and the new once this has returned. A failure raises OSError and leaves the old content, unless
-    it was the flush of the directory that failed, the last step: then it holds the new content, not durably.
+    or the new, and once this has returned the new. A failure raises OSError and leaves the old content, save
+    one of the last step, the flush of the directory: then the file holds the new content, but not durably.
     """
     temporary = path + TEMPORARY_SUFFIX
     try:

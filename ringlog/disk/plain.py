@@ -98,7 +98,10 @@ class PlainDisk(OsFiles):
         if self._watches:
             wait_ms = None if wait_s is None else wait_s * 1000
             for fd, events in self._poll.poll(0 if self._done else wait_ms):
-                self._done[self._watches[fd]] = events
+                token = self._watches[fd]
+                if events & select.POLLNVAL:
+                    self.unwatch(token)
+                self._done[token] = -errno.EBADF if events & select.POLLNVAL else events
         done, self._done = self._done, {}
         return list(starmap(Completion, done.items()))
 

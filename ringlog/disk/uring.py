@@ -3,15 +3,17 @@
 The only importer of the liburing package, whose traps are kept out of sight here:
 
 - Its exceptions carry whatever errno some earlier call left behind: errno is cleared before calls that raise.
-- An entry of a full queue is a null pointer, and preparing it crashes: calls are prepared in an entry of our
-  own (`self._sqe`) and copied in; a full queue refuses the copy, is submitted, and takes it then.
+- An entry of a full queue is a null pointer, and preparing it crashes: calls are prepared in entries of our
+  own and copied in; a full queue refuses the copy, is submitted, and takes it then.
+- Preparing leaves fields alone that the call has no use for, and the kernel refuses a call with a stray flag:
+  each kind of call has an entry to itself.
 - Only `peek_cqe` and `cqe_seen` are right when the completion queue wraps.
 - A wait holds the GIL and cannot be given a time limit without an exception: a timer in the ring ends it.
 - It keeps no reference to the memory that the kernel reads and writes: `self._pinned` does.
 
 A signal handler that raises (Ctrl-C) may end any of this. Python runs handlers after calls, not after stores,
-so a note of what the kernel is told, or said, is a store right before the call: nothing is lost, none is taken
-twice.
+so a note of what the kernel is told, or said, is a store right before the call: no call is lost, and none is
+taken twice.
 """
 
 from __future__ import annotations
@@ -98,7 +100,13 @@ class UringDisk(OsFiles):
         super().__init__()
         self._errno = _errno_of_this_thread()
         self._ring = self._open_ring(entries)
-        self._sqe = io_uring_sqe()
+        self._write_sqe = io_uring_sqe()
+        self._read_sqe = io_uring_sqe()
+        self._flush_sqe = io_uring_sqe()
+        self._preallocate_sqe = io_uring_sqe()
+        self._watch_sqe = io_uring_sqe()
+        self._unwatch_sqe = io_uring_sqe()
+        self._timer_sqe = io_uring_sqe()
         self._cqe = io_uring_cqe()
         self._next_token = 1
         self._next_special = _SPECIAL
@@ -109,7 +117,7 @@ class UringDisk(OsFiles):
         self._dir_fds: dict[int, int] = {}
         self._watches: dict[int, int] = {}
         self._timers: dict[int, tuple[float, timespec]] = {}
-        """Armed timers: when each fires (monotonic seconds) and its span, read by the kernel at submission."""
+        """Armed timers: when each fires, in monotonic seconds, and its span for the kernel to read."""
         self._ended_watches: list[int] = []
         self._owner = threading.get_ident()
         self._prove()
@@ -127,31 +135,32 @@ class UringDisk(OsFiles):
         vector = iovec(pieces[0] if len(pieces) == 1 else pieces)
         if not vector:
             raise ValueError("an empty write")
-        io_uring_prep_writev2(self._sqe, file.fd, vector, len(pieces), position, RWF_DSYNC if durable else 0)
-        return self._queue(vector)
+        flags = RWF_DSYNC if durable else 0
+        io_uring_prep_writev2(self._write_sqe, file.fd, vector, len(pieces), position, flags)
+        return self._queue(self._write_sqe, vector)
 
     def read(self, file: File, into: memoryview, position: int) -> int:
         assert isinstance(file, OsFile)
         require_bytes(into, writable=True)
-        io_uring_prep_read(self._sqe, file.fd, into, into.nbytes, position)
-        return self._queue(into)
+        io_uring_prep_read(self._read_sqe, file.fd, into, into.nbytes, position)
+        return self._queue(self._read_sqe, into)
 
     def flush(self, file: File) -> int:
         assert isinstance(file, OsFile)
-        io_uring_prep_fsync(self._sqe, file.fd, IORING_FSYNC_DATASYNC)
-        return self._queue(None)
+        io_uring_prep_fsync(self._flush_sqe, file.fd, IORING_FSYNC_DATASYNC)
+        return self._queue(self._flush_sqe, None)
 
     def flush_dir(self, path: str) -> int:
         fd = open_dir(path)
-        io_uring_prep_fsync(self._sqe, fd, 0)
-        token = self._queue(None)
+        io_uring_prep_fsync(self._flush_sqe, fd, 0)
+        token = self._queue(self._flush_sqe, None)
         self._dir_fds[token] = fd
         return token
 
     def preallocate(self, file: File, position: int, length: int) -> int:
         assert isinstance(file, OsFile)
-        io_uring_prep_fallocate(self._sqe, file.fd, length, position, 0)
-        return self._queue(None)
+        io_uring_prep_fallocate(self._preallocate_sqe, file.fd, length, position, 0)
+        return self._queue(self._preallocate_sqe, None)
 
     def close(self, file: File) -> None:
         # A queued call names its file by number, and the next open may get the same one.
@@ -196,6 +205,8 @@ class UringDisk(OsFiles):
         return len(self._pinned)
 
     def shutdown(self) -> None:
+        if isinstance(self._ring, _ShutDown):
+            return
         for token in list(self._watches):
             self.unwatch(token)
         while self._pinned:
@@ -215,25 +226,25 @@ class UringDisk(OsFiles):
         self._done.pop(token, None)
         if self._watches.pop(token, None) is None:
             return
-        io_uring_prep_poll_remove(self._sqe, token)
-        self._put_special(self._new_special())
+        io_uring_prep_poll_remove(self._unwatch_sqe, token)
+        self._put_special(self._unwatch_sqe, self._new_special())
         # At once: the caller may close the descriptor now, and its number come back as another file's.
         self.submit()
 
     # -- the submission side ---------------------------------------------------------------------------------
-    def _queue(self, memory: object) -> int:
+    def _queue(self, sqe: io_uring_sqe, memory: object) -> int:
         """Give the prepared call a token and a place in the queue."""
         token = self._next_token
         self._next_token = token + 1
-        self._sqe.user_data = token
+        sqe.user_data = token
         self._pinned[token] = memory
-        while not io_uring_put_sqe(self._ring, self._sqe):
+        while not io_uring_put_sqe(self._ring, sqe):
             self.submit()
         return token
 
-    def _put_special(self, token: int) -> None:
-        self._sqe.user_data = token
-        while not io_uring_put_sqe(self._ring, self._sqe):
+    def _put_special(self, sqe: io_uring_sqe, token: int) -> None:
+        sqe.user_data = token
+        while not io_uring_put_sqe(self._ring, sqe):
             self.submit()
 
     def _new_special(self) -> int:
@@ -242,8 +253,8 @@ class UringDisk(OsFiles):
         return token
 
     def _arm_watch(self, token: int) -> None:
-        io_uring_prep_poll_multishot(self._sqe, self._watches[token], select.POLLIN)
-        self._put_special(token)
+        io_uring_prep_poll_multishot(self._watch_sqe, self._watches[token], select.POLLIN)
+        self._put_special(self._watch_sqe, token)
 
     def _renew_watch(self, token: int) -> None:
         """The kernel has ended a watch: on an error, or as its completion queue overflowed."""
@@ -271,9 +282,9 @@ class UringDisk(OsFiles):
     def _arm_timer(self, at: float) -> None:
         token = self._new_special()
         span = timespec(max(at - time.monotonic(), 1e-6))
-        io_uring_prep_timeout(self._sqe, span, 0, 0)
+        io_uring_prep_timeout(self._timer_sqe, span, 0, 0)
         self._timers[token] = (at, span)
-        self._put_special(token)
+        self._put_special(self._timer_sqe, token)
 
     def _reap(self) -> None:
         """Move what has completed from the ring to `_done`, without waiting."""
@@ -293,7 +304,7 @@ class UringDisk(OsFiles):
     def _take_done(self) -> list[Completion]:
         if not self._done:
             return []
-        # Not where they are reaped: that may happen while another call stands prepared in `_sqe`.
+        # Not where they are reaped: that may happen while another watch stands prepared and waits for room.
         while self._ended_watches:
             self._renew_watch(self._ended_watches.pop())
         pinned = self._pinned
@@ -348,9 +359,10 @@ class UringDisk(OsFiles):
 
     def _prove(self) -> None:
         """One call through the ring: a filter may allow making a ring and forbid using it."""
-        io_uring_prep_nop(self._sqe)
+        nop = io_uring_sqe()
+        io_uring_prep_nop(nop)
         try:
-            check(self.wait(self._queue(None)) == 0, "an empty call goes through the ring")
+            check(self.wait(self._queue(nop, None)) == 0, "an empty call goes through the ring")
         except BaseException:
             io_uring_queue_exit(self._ring)
             raise
