@@ -97,6 +97,8 @@ class ShardContext(NamedTuple):
     events: list[Event]
     make_room: Callable[[], bool]
     keep_tail: Callable[[PartitionLog, Extent], None]
+    mark_dirty: Callable[[PartitionLog], None]
+    """Have pump() called every cycle until the log is idle."""
 
 
 class PartitionLog:
@@ -176,7 +178,7 @@ class PartitionLog:
     @property
     def idle(self) -> bool:
         """Quiet, and nothing waits to be written."""
-        return self.quiet and not self._queue
+        return self.quiet and not self._queue and self._disk_segment is self.active
 
     @property
     def pending_bytes(self) -> int:
@@ -214,6 +216,7 @@ class PartitionLog:
         check(next_offset == base_offset + records, "offsets are dense at append")
         extent = self._extent_for(data, now_ms)
         self._note(batches, extent, base_offset, now_ms, leader_epoch)
+        self.context.mark_dirty(self)
         return Appended(base_offset, next_offset - 1)
 
     def _judge(self, batches: Sequence[BatchInfo], nbytes: int) -> Repeat | None:
@@ -261,9 +264,7 @@ class PartitionLog:
         self.on_roll(old)
         self.segments.append(new)
         self._tail_block = b""
-        if old.written_position == old.position and self._disk_segment is old:
-            # Nothing of the old segment is on its way, so no completion will tell that it is whole.
-            self._advance_file(new)
+        self.context.mark_dirty(self)
 
     def _extent_for(self, data: memoryview, now_ms: int) -> Extent:
         """The queued extent that now holds the data at its end."""
@@ -324,13 +325,18 @@ class PartitionLog:
 
     def pump(self, now_ms: int) -> None:
         """Queue the next write, if one is due and none is in flight."""
-        if not self._queue or self._in_flight or self._blocked or self.status is not LogStatus.OPEN:
+        if self._in_flight or self._blocked or self.status is not LogStatus.OPEN:
+            return
+        segment = self._disk_segment
+        if segment is not self.active and segment.written_position == segment.position:
+            # Space that is still being reserved would make the old file longer again after it was sealed.
+            if not self._reserving:
+                self._block_on(self._next_file(segment))
+            return
+        if not self._queue:
             return
         head = self._queue[0]
-        segment = head.segment
-        if segment is not self._disk_segment:
-            self._advance_file(segment)
-            return
+        check(head.segment is segment, "a segment is written to when the one before it is whole")
         if segment.held is None:
             self._block_on(self._open_file(segment))
             return
@@ -433,14 +439,11 @@ class PartitionLog:
         token = self.context.disk.preallocate(file, position, length)
         self.context.dispatcher.when_done(token, done)
 
-    def _advance_file(self, new: ActiveSegment) -> None:
-        """All of the segment before is written: flush it if that is still to do, then open the next file."""
-        old = self._disk_segment
-        check(old.written_position == old.position, "a segment is left when all of it is written")
+    def _next_file(self, old: ActiveSegment) -> Job[None]:
+        """All of a segment is written: flush it if that is still to do, then open the next one's file."""
+        new = self.segments[self.segments.index(old) + 1]
+        assert isinstance(new, ActiveSegment)
         check(old.next_offset == new.base_offset, "segments follow one another without a gap")
-        self._block_on(self._next_file(old, new))
-
-    def _next_file(self, old: ActiveSegment, new: ActiveSegment) -> Job[None]:
         disk = self.context.disk
         if self.flushed_offset < new.base_offset and old.held is not None:
             # Otherwise power loss could leave the new segment's batches behind a hole in the old one.

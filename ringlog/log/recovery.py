@@ -305,9 +305,8 @@ class Recovery:
             if verdict.corrupt is not None:
                 return self._quarantined(segment, size, verdict)
             if verdict.torn_end > end.position:
-                yield from self._cut(segment, held.file, verdict.torn_end)
-            if next_base is not None:
-                self._disk.truncate(held.file, end.position)
+                yield from self._save_torn(segment, held.file, verdict.torn_end)
+            self._disk.truncate(held.file, end.position)
             must((yield self._disk.flush(held.file)), "flush")
         finally:
             self._files.release(held)
@@ -347,8 +346,8 @@ class Recovery:
         finally:
             self._files.release(held)
 
-    def _cut(self, segment: ActiveSegment, file: File, torn_end: int) -> Job[None]:
-        """Save the bytes behind the end of the log, then make sure that they never come back."""
+    def _save_torn(self, segment: ActiveSegment, file: File, torn_end: int) -> Job[None]:
+        """Save the bytes behind the end of the log, before they are cut."""
         stem = f"{offset_name(segment.base_offset, LOG)}.{segment.position}"
         name = free_name(self._disk, self._path, stem, "cut")
         yield from save_range(

@@ -63,6 +63,7 @@ class LogStore:
             events=self._events,
             make_room=self._evict_oldest,
             keep_tail=self._keep_tail,
+            mark_dirty=self._mark_dirty,
         )
 
     # -- opening and closing ---------------------------------------------------------------------------------
@@ -182,7 +183,6 @@ class LogStore:
         self._must_have_room(data.nbytes)
         log = self.logs[name]
         appended = log.append(data, batches, now_ms=now_ms, leader_epoch=leader_epoch)
-        self._dirty[name] = log
         self._bytes_since_checkpoint += data.nbytes
         interval_ms = log.settings.flush.interval_ms
         if interval_ms is not None:
@@ -208,6 +208,9 @@ class LogStore:
             if log.idle or log.status is not LogStatus.OPEN:
                 del self._dirty[name]
 
+    def _mark_dirty(self, log: PartitionLog) -> None:
+        self._dirty[log.name] = log
+
     def _keep_house(self, now_ms: int) -> None:
         """What is due by the clock or by bytes. Costs nothing for partitions where nothing happens."""
         for name in [name for name, due_ms in self._flush_due_ms.items() if now_ms >= due_ms]:
@@ -220,9 +223,8 @@ class LogStore:
             self._want_checkpoints()
         if abs(now_ms - self._age_checked_ms) >= _AGE_CHECK_MS:
             self._age_checked_ms = now_ms
-            for name, log in self.logs.items():
-                if log.roll_if_due(now_ms):
-                    self._dirty[name] = log
+            for log in self.logs.values():
+                log.roll_if_due(now_ms)
 
     def _want_checkpoints(self) -> None:
         """Move recovery points until little is left to scan, the largest parts first: few hold most of it."""
