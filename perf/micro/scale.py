@@ -32,12 +32,12 @@ class Scale(NamedTuple):
 
 FULL = Scale(
     name="full",
-    rounds=9,
+    rounds=7,
     compute_bytes=64 * MIB,
     ring_bytes=2048 * MIB,
     ring_messages=4_000_000,
-    append_bytes=64 * MIB,
-    cycles=8,
+    append_bytes=128 * MIB,
+    cycles=24,
     partitions=100,
     tail_bytes=128 * MIB,
     scan_bytes=256 * MIB,
@@ -53,7 +53,7 @@ QUICK = FULL._replace(
     ring_bytes=512 * MIB,
     ring_messages=1_000_000,
     append_bytes=32 * MIB,
-    cycles=3,
+    cycles=6,
     scan_bytes=64 * MIB,
     crash_bytes=128 * MIB,
 )
