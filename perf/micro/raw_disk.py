@@ -56,13 +56,13 @@ def write_everywhere(disk: Disk, files: Sequence[File], block: memoryview, posit
 
 
 def read_ahead(disk: Disk, file: File, windows: Sequence[memoryview], nbytes: int) -> None:
-    """Read a file from its start, as many windows in flight as are given."""
+    """Read a file of `nbytes` from its start to its end, as many windows in flight as are given."""
     waiting: list[int] = []
     position = 0
     while position < nbytes or waiting:
         while position < nbytes and len(waiting) < len(windows):
             window = windows[(position // windows[0].nbytes) % len(windows)]
-            waiting.append(disk.read(file, window[: min(window.nbytes, nbytes - position)], position))
+            waiting.append(disk.read(file, window, position))
             position += window.nbytes
             disk.submit()
         if disk.wait(waiting.pop(0)) < 0:
