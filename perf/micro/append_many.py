@@ -35,7 +35,9 @@ def run(bench: Bench) -> Result:
         raw_bytes = cycles * WRITE_BYTES
         position = 0
         files = [
-            make_reserved(raw_disk, f"{bench.directory}/raw-{name.partition}", raw_bytes * (bench.scale.rounds + 1))
+            make_reserved(
+                raw_disk, f"{bench.directory}/raw-{name.partition}", raw_bytes * (bench.scale.rounds + 1)
+            )
             for name in names
         ]
 

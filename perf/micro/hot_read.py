@@ -1,13 +1,14 @@
 """Reads from the recent tail, each copied once into a buffer as the net process does, beside memcpy.
 
-The copies alone go over as many bytes in steps of the same size, so caches help neither side more.
+The copies alone go over as many bytes in steps of the same size, so caches help neither side more. Both are per
+second of CPU time.
 """
 
 from __future__ import annotations
 
 import os
 
-from perf.micro.acked import append, run_until, wall_ms
+from perf.micro.acked import append, wall_ms
 from perf.micro.payload import group
 from perf.micro.result import Goal, Result, result_of
 from perf.micro.rounds import alternate, core_seconds

@@ -120,4 +120,3 @@ def _slower_side_alone(message_bytes: int, count: int) -> float:
         write_s += filled - began
         read_s += time.perf_counter() - filled
     return seen / max(write_s, read_s)
-
