@@ -1,0 +1,1 @@
+"""Measurements of ringlog: every figure stands beside its limit, measured in the same run."""

@@ -1,0 +1,45 @@
+"""Drives a LogStore as its owner does: append, run, and count what became durable."""
+
+from __future__ import annotations
+
+import time
+
+from perf.micro.payload import Group
+from ringlog.errors import PartitionBusy
+from ringlog.log.partition import Event, Progress
+from ringlog.log.store import LogStore
+from ringlog.model import TopicPartition
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def append(store: LogStore, name: TopicPartition, group: Group) -> int:
+    """Append a group; the offset behind it. When the log is busy, wait for the disk and try again."""
+    while True:
+        try:
+            return store.append(name, group.data, group.batches, now_ms=wall_ms()).last_offset + 1
+        except PartitionBusy:
+            _require_progress(store.run(now_ms=wall_ms(), wait_s=None))
+
+
+def run_until(store: LogStore, wanted: dict[TopicPartition, int]) -> None:
+    """Run cycles until each partition has flushed all below its offset."""
+    missing = {name for name, offset in wanted.items() if store.logs[name].flushed_offset < offset}
+    while missing:
+        for event in _require_progress(store.run(now_ms=wall_ms(), wait_s=None)):
+            name = event.log.name
+            # It may tell of more than was asked for: groups join while they wait.
+            if name in missing and event.offset >= wanted[name]:
+                missing.remove(name)
+
+
+def _require_progress(events: list[Event]) -> list[Progress]:
+    """A partition that was fenced would wait for ever."""
+    found: list[Progress] = []
+    for event in events:
+        if not isinstance(event, Progress):
+            raise event.error
+        found.append(event)
+    return found

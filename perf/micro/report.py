@@ -1,0 +1,81 @@
+"""Shows results as a table for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from perf.machine import Machine
+from perf.micro.result import Result
+
+
+class Report(msgspec.Struct, frozen=True):
+    """All of one run."""
+
+    commit: str
+    scale: str
+    disk_engine: str
+    machine: Machine
+    results: list[Result]
+
+
+def commit_of(directory: str) -> str:
+    """The commit that a checkout is at, with `+` when something is changed; `unknown` outside of one."""
+    try:
+        found = subprocess.run(
+            ["git", "-C", directory, "describe", "--always", "--abbrev=12", "--dirty=+"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return found.stdout.strip()
+
+
+def write_json(report: Report, path: str) -> None:
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+
+
+def show(report: Report, console: Console) -> None:
+    """Print the table, and say which goals were missed."""
+    machine = report.machine
+    storage = machine.storage
+    console.print(
+        f"[bold]ringlog {report.commit}[/] · {machine.cpu}, {machine.cores} cores · Linux {machine.kernel} · "
+        f"{storage.file_system} on {storage.device} ({storage.write_cache}) · {report.disk_engine} · "
+        f"Python {machine.python} · load {machine.load_1_min}",
+        highlight=False,
+    )
+    table = Table()
+    table.add_column("what")
+    for heading in ("measured", "±"):
+        table.add_column(heading, justify="right")
+    table.add_column("its limit, measured beside it")
+    for heading in ("limit", "ratio"):
+        table.add_column(heading, justify="right")
+    table.add_column("goal")
+    table.add_column("")
+    for result in report.results:
+        table.add_row(
+            result.what,
+            f"{result.value:.3g} {result.unit}",
+            f"{result.spread:.0%}",
+            result.limit_name,
+            f"{result.limit_value:.3g}",
+            f"{result.ratio:.2f}",
+            result.goal.text,
+            "[green]✓[/]" if result.reached else "[red]✗[/]",
+        )
+    console.print(table)
+    missed = [result.name for result in report.results if not result.reached]
+    if missed:
+        console.print(f"[red]Missed:[/] {', '.join(missed)}", highlight=False)
+    else:
+        console.print("[green]Every goal was reached.[/]")
