@@ -33,7 +33,9 @@ def main() -> int:
         mark = KEPT / f"{source.stem}.{state[:16]}"
         if mark.exists():
             return ""
-        done = subprocess.run([compiler, *FLAGS, *includes, str(source)], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [compiler, *FLAGS, *includes, str(source)], capture_output=True, text=True, check=False
+        )
         if done.returncode == 0:
             for old in KEPT.glob(f"{source.stem}.*"):
                 old.unlink()

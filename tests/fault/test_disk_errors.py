@@ -1,4 +1,4 @@
-"""Short writes and errors at each call site: the partition is fenced with a typed error, and nothing is falsely acked."""
+"""Short writes and errors at each call site: the partition is fenced with a typed error; nothing is acked falsely."""
 
 from __future__ import annotations
 

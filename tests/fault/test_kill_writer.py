@@ -47,7 +47,10 @@ def test_what_a_killed_writer_acknowledged_is_there(tmp_path: Path, engine: str)
     acked = 0
     for _ in range(amount(short=6, full=200)):
         writer = subprocess.Popen(
-            [sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=os.getcwd(), env={**os.environ, "PYTHONPATH": "."}
+            [sys.executable, "-c", script],
+            stdout=subprocess.PIPE,
+            cwd=os.getcwd(),
+            env={**os.environ, "PYTHONPATH": "."},
         )
         assert writer.stdout is not None
         first = writer.stdout.readline()
