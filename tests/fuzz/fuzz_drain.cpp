@@ -74,7 +74,8 @@ void overwrite(const Memory& memory, Input input, Choices& choices) {
 
 // A chain of message headers whose lengths are almost right, with the input between them.
 void chain(const Memory& memory, Input input, Choices& choices) {
-    const uint64_t start = choices.one_of({0, 8, kCapacity - 8, ring_layout::kPositionMax - 64}) + 8 * choices.below(8);
+    const uint64_t places[] = {0, kCapacity - 64, ring_layout::kPositionMax - 64, ~uint64_t{127}};
+    const uint64_t start = places[choices.below(4)] + 8 * choices.below(8);
     uint64_t end = start;
     for (uint64_t links = choices.below(8); links > 0; --links) {
         const uint64_t to_end = kCapacity - end % kCapacity;
