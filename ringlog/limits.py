@@ -26,8 +26,8 @@ DECOMPRESSED_BYTES_MAX = 64 * MIB
 
 # Writes of one partition.
 WRITE_BYTES_TARGET = 2 * MIB
-"""A group stops growing here, unless a single batch is larger."""
-WRITE_BYTES_MAX = BATCH_BYTES_MAX + 2 * BLOCK_BYTES
+"""A group stops growing here; one append adds at most as much again, or a single larger batch."""
+WRITE_BYTES_MAX = WRITE_BYTES_TARGET + BATCH_BYTES_MAX + 2 * BLOCK_BYTES
 """No single write reaches further, so a whole batch found beyond a bad one by more than this proves
 corruption and not a torn write."""
 PENDING_BYTES_PER_PARTITION_MAX = 48 * MIB

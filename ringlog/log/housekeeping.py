@@ -135,8 +135,11 @@ class Housekeeper:
     def save_mark(self, mark: Mark, clean: bool = False) -> Job[None]:
         """Make the mark the recovery point."""
         yield from self._save_indexes(mark)
-        yield from self._save_snapshot(mark)
+        if mark.snapshot is not None:
+            path = f"{self.log.path}/{offset_name(mark.next_offset, SNAPSHOT)}"
+            yield from replace_file(self.log.context.disk, path, mark.snapshot)
         yield from self._save_state(mark, clean)
+        self._prune_snapshots(mark.next_offset)
         self.bytes_checkpointed = mark.bytes_appended
 
     def _seal(self, old: ActiveSegment, mark: Mark) -> Job[None]:
@@ -177,14 +180,12 @@ class Housekeeper:
 
     def _save_indexes(self, mark: Mark) -> Job[None]:
         """Bring the index files of a segment up to the mark: only what is new is written."""
-        segment = mark.segment
+        segment, saved = mark.segment, mark.segment.saved
         base = f"{self.log.path}/{offset_name(segment.base_offset, '')}"
-        saved = segment.saved
         offsets = segment.index.offsets.encode(saved.index_entries, mark.index_entries)
         times = segment.index.times.encode(saved.time_index_entries, mark.time_index_entries)
-        disk = self.log.context.disk
-        yield from write_file(disk, base + INDEX, offsets, saved.index_entries * OFFSET_ENTRY.itemsize)
-        yield from write_file(disk, base + TIME_INDEX, times, saved.time_index_entries * TIME_ENTRY.itemsize)
+        yield from self._extend(base + INDEX, saved.index_entries * OFFSET_ENTRY.itemsize, offsets)
+        yield from self._extend(base + TIME_INDEX, saved.time_index_entries * TIME_ENTRY.itemsize, times)
         segment.saved = SavedIndexes(
             mark.index_entries,
             crc32c(offsets, saved.index_crc),
@@ -192,15 +193,20 @@ class Housekeeper:
             crc32c(times, saved.time_index_crc),
         )
 
-    def _save_snapshot(self, mark: Mark) -> Job[None]:
+    def _extend(self, path: str, position: int, data: bytes) -> Job[None]:
+        disk = self.log.context.disk
+        if data or not disk.exists(path):
+            yield from write_file(disk, path, data, position)
+
+    def _prune_snapshots(self, taken: int) -> None:
+        """Keep the newest snapshot and the one before it, now that the state names the newest."""
         disk, path = self.log.context.disk, self.log.path
-        if mark.snapshot is None:
-            return
-        yield from replace_file(disk, f"{path}/{offset_name(mark.next_offset, SNAPSHOT)}", mark.snapshot)
-        names = [name for name, _ in disk.list_dir(path)]
-        snapshots = [name for name in names if (p := parse_offset_name(name)) and p.suffix == SNAPSHOT]
-        for name in snapshots[:-_SNAPSHOTS_KEPT]:
-            disk.remove(f"{path}/{name}")
+        found = [parsed for name, _ in disk.list_dir(path) if (parsed := parse_offset_name(name))]
+        offsets = sorted(
+            parsed.offset for parsed in found if parsed.suffix == SNAPSHOT and parsed.offset <= taken
+        )
+        for offset in offsets[:-_SNAPSHOTS_KEPT]:
+            disk.remove(f"{path}/{offset_name(offset, SNAPSHOT)}")
 
     def _save_state(self, mark: Mark, clean: bool) -> Job[None]:
         log, segment = self.log, mark.segment

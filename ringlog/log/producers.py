@@ -39,7 +39,9 @@ class ProducerEntry(msgspec.Struct, array_like=True):
     seen_ms: int
 
 
-class _Snapshot(msgspec.Struct, array_like=True):
+class Snapshot(msgspec.Struct, array_like=True):
+    """The content of a snapshot file."""
+
     next_offset: int
     producers: list[ProducerEntry]
 
@@ -68,6 +70,11 @@ class ProducerTable:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    @property
+    def entries(self) -> tuple[ProducerEntry, ...]:
+        """All producers, the longest unused first."""
+        return tuple(self._entries.values())
 
     def judge(self, batch: BatchInfo) -> Repeat | None:
         """None for a batch that may be appended, Repeat for one that was; raises for all else. Changes nothing."""
@@ -122,12 +129,12 @@ class ProducerTable:
 
     def encode(self, next_offset: int) -> bytes:
         """A snapshot of the state that all batches below `next_offset` made."""
-        return envelope.seal(SNAPSHOT_MAGIC, _Snapshot(next_offset, list(self._entries.values())))
+        return envelope.seal(SNAPSHOT_MAGIC, Snapshot(next_offset, list(self._entries.values())))
 
     @classmethod
     def decode(cls, data: bytes, next_offset: int) -> ProducerTable:
         """Read a snapshot back; raises CorruptFile unless it is whole and was taken at `next_offset`."""
-        snapshot = envelope.unseal(SNAPSHOT_MAGIC, data, _Snapshot)
+        snapshot = envelope.unseal(SNAPSHOT_MAGIC, data, Snapshot)
         if snapshot.next_offset != next_offset:
             raise CorruptFile("next_offset", 0, f"says {snapshot.next_offset}, the name says {next_offset}")
         return cls(snapshot.producers)

@@ -60,6 +60,8 @@ class Recovered(NamedTuple):
     log_start_offset: int
     epochs: EpochHistory
     producers: ProducerTable
+    reach_bytes: int
+    """How far one write could reach, by the policy that the log was last written under."""
     report: RecoveryReport
 
 
@@ -70,6 +72,7 @@ class Recovery:
         self._disk = disk
         self._path = path
         self._reach_bytes = reach_bytes
+        """By the settings of this opening; what a state says of the writes before it takes precedence."""
         self._now_ms = now_ms
         self._scratch = scratch
         self._files = SegmentFiles(disk, path)
@@ -86,6 +89,8 @@ class Recovery:
     def _run(self) -> Job[Recovered]:
         sizes = self._list_segments()
         state = yield from self._load_state()
+        if state is not None:
+            self._reach_bytes = state.reach_bytes
         if state is not None and self._is_clean(state, sizes):
             segments = yield from self._open_clean(state, sizes)
             start = state.log_start_offset
@@ -93,18 +98,19 @@ class Recovery:
             self._report.clean = False
             segments = yield from self._open_unclean(state, sizes)
             start = max(state.log_start_offset if state else 0, segments[0].base_offset)
-        return Recovered(segments, start, self._epochs, self._producers, self._report)
+        return Recovered(segments, start, self._epochs, self._producers, self._reach_bytes, self._report)
 
     # -- what is there -------------------------------------------------------------------------------------
 
     def _list_segments(self) -> dict[int, int]:
-        """Sizes of the segment files by base offset, ascending. Removes what an unfinished replacement left."""
-        sizes = {}
-        for name, size in self._disk.list_dir(self._path):
-            parsed = parse_offset_name(name)
-            if parsed is not None and parsed.suffix == LOG:
-                sizes[parsed.offset] = size
-            elif name.endswith(".tmp"):
+        """Sizes of the segment files by base offset, ascending. Removes what an unfinished replacement left, and
+        indexes without a segment."""
+        names = self._disk.list_dir(self._path)
+        found = [(name, size, parse_offset_name(name)) for name, size in names]
+        sizes = {parsed.offset: size for _, size, parsed in found if parsed and parsed.suffix == LOG}
+        for name, _, parsed in found:
+            orphan = parsed and parsed.suffix in (INDEX, TIME_INDEX) and parsed.offset not in sizes
+            if orphan or name.endswith(".tmp"):
                 self._disk.remove(f"{self._path}/{name}")
         return dict(sorted(sizes.items()))
 

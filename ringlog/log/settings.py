@@ -71,11 +71,16 @@ class LogSettings(msgspec.Struct, frozen=True):
             )
 
     @property
+    def append_bytes_max(self) -> int:
+        """The batches of one append together: what is in one append is also in one write."""
+        return max(self.batch_bytes_max, WRITE_BYTES_TARGET)
+
+    @property
     def reach_bytes(self) -> int:
         """How far beyond the flushed end a single write can reach; 0 where unflushed writes may be many."""
         if not self.flush.on_ack:
             return 0
-        return WRITE_BYTES_TARGET + self.batch_bytes_max + 2 * BLOCK_BYTES
+        return WRITE_BYTES_TARGET + self.append_bytes_max + 2 * BLOCK_BYTES
 
 
 DEFAULT_SETTINGS = LogSettings()

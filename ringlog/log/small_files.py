@@ -7,7 +7,7 @@ from ringlog.errors import CorruptFile
 from ringlog.limits import MIB
 from ringlog.log import envelope
 from ringlog.log.jobs import read_file, run_now
-from ringlog.log.producers import SNAPSHOT_MAGIC, ProducerEntry, ProducerTable, _Snapshot
+from ringlog.log.producers import SNAPSHOT_MAGIC, ProducerEntry, ProducerTable, Snapshot
 
 SMALL_FILE_BYTES_MAX = 64 * MIB
 """No state, snapshot or index comes near: an index has at most 10 MiB, the others a few."""
@@ -27,10 +27,10 @@ def read_small(disk: Disk, path: str) -> bytes:
 
 def read_snapshot(data: bytes) -> tuple[int, list[ProducerEntry]]:
     """The offset at which a snapshot was taken, and its producers. Raises CorruptFile."""
-    snapshot = envelope.unseal(SNAPSHOT_MAGIC, data, _Snapshot)
+    snapshot = envelope.unseal(SNAPSHOT_MAGIC, data, Snapshot)
     return snapshot.next_offset, snapshot.producers
 
 
 def entries_of(producers: ProducerTable) -> dict[int, ProducerEntry]:
     """The producers of a table by their id."""
-    return producers._entries
+    return {entry.producer_id: entry for entry in producers.entries}

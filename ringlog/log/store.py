@@ -28,6 +28,7 @@ from ringlog.log.truncation import truncate_files
 from ringlog.model import TopicPartition
 
 _AGE_CHECK_MS = 1_000
+_EXPIRY_CHECK_MS = 60_000
 
 
 class LogStore:
@@ -56,6 +57,7 @@ class LogStore:
         self._unscanned_bytes = 0
         """What a crash would make recovery scan, when it was last added up."""
         self._age_checked_ms = 0
+        self._expiry_checked_ms = 0
         self._context = ShardContext(
             disk=disk,
             arena=Arena(memory if memory is not None else memoryview(mmap.mmap(-1, TAIL_BYTES_PER_SHARD))),
@@ -91,8 +93,8 @@ class LogStore:
             found.producers,
         )
         housekeeper = Housekeeper(log, self._wanting.append)
-        if not found.report.clean:
-            # The next crash must not scan again, nor judge by another policy, what was scanned just now.
+        if not found.report.clean or found.reach_bytes != settings.reach_bytes:
+            # The next crash must not scan again what was scanned now, nor judge by another policy than appends have.
             run_now(self.disk, housekeeper.save_point())
         self.logs[name] = log
         self.reports[name] = found.report
@@ -217,7 +219,7 @@ class LogStore:
             del self._flush_due_ms[name]
             self.logs[name].flush()
         if self._wanting:
-            self._wanting = [housekeeper for housekeeper in self._wanting if not housekeeper.tick()]
+            self._wanting[:] = [housekeeper for housekeeper in self._wanting if not housekeeper.tick()]
         if self._bytes_since_checkpoint >= CHECKPOINT_BYTES:
             self._bytes_since_checkpoint = 0
             self._want_checkpoints()
@@ -225,6 +227,10 @@ class LogStore:
             self._age_checked_ms = now_ms
             for log in self.logs.values():
                 log.roll_if_due(now_ms)
+        if abs(now_ms - self._expiry_checked_ms) >= _EXPIRY_CHECK_MS:
+            self._expiry_checked_ms = now_ms
+            for log in self.logs.values():
+                log.producers.expire(now_ms)
 
     def checkpoint(self) -> None:
         """Move every recovery point up to what is flushed, in the background of the next run()s."""

@@ -41,6 +41,8 @@ def test_there_are_examples_at_all():
 def test_the_python_of_the_readme_prints_what_its_comments_say(tmp_path):
     code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert code is not None
-    done = subprocess.run([sys.executable, "-c", code[1]], capture_output=True, text=True, cwd=tmp_path, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code[1]], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
     said = [line.split("#", 1)[1].split(":")[0].strip() for line in code[1].splitlines() if "print(" in line]
     assert done.stdout.splitlines() == said

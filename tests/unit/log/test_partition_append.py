@@ -150,6 +150,26 @@ def test_a_batch_larger_than_the_partition_takes_is_refused():
     assert world.log.next_offset == 0
 
 
+def test_more_batches_than_one_write_takes_are_refused_in_one_append():
+    world = LogWorld(settings=LogSettings())
+    batch = batch_of(bytes(900_000))
+    with pytest.raises(BatchTooLarge, match="in one append"):
+        world.append_raw(batch * 3)
+    world.append_raw(batch * 2)
+    world.settle()
+    assert world.log.next_offset == 2
+
+
+def test_no_write_reaches_further_than_the_settings_say():
+    world = LogWorld(settings=LogSettings())
+    world.append(b"open the file")
+    world.settle()
+    for _ in range(6):
+        world.append_raw(batch_of(bytes(1_000_000)) * 2)
+    world.settle()
+    assert max(call.length for call in writes(world)) <= world.settings.reach_bytes
+
+
 def test_too_many_waiting_bytes_are_refused_and_taken_later():
     world = LogWorld(settings=LogSettings(), memory_bytes=128 * MIB)
     world.fake.hold_all("write", ".log")

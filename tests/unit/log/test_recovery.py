@@ -97,6 +97,18 @@ def test_checkpoints_follow_the_bytes_that_were_appended():
     assert state.active.position > CHECKPOINT_BYTES // 2
 
 
+def test_what_a_crash_would_scan_stays_bounded_however_much_is_appended():
+    world = LogWorld(settings=LogSettings(), memory_bytes=128 * MIB)
+    chunk = bytes(1_000_000)
+    highest = 0
+    for _ in range(5 * CHECKPOINT_BYTES // len(chunk)):
+        world.append(chunk)
+        world.run()
+        highest = max(highest, world.store._sum_unscanned())
+    assert highest < 2 * CHECKPOINT_BYTES
+    world.settle()
+
+
 def test_a_second_crash_right_after_recovery_scans_nothing_again():
     world = filled(10)
     after = world.reopened(world.fake.crash(random.Random(1)))
@@ -192,3 +204,61 @@ def test_slow_completions_change_nothing(seed):
     world = filled(30, disk=FakeDisk(seed, delays=True))
     after = world.reopened(world.fake.crash(random.Random(seed)))
     assert [value[:4] for value in after.values()] == [b"%04d" % number for number in range(30)]
+
+
+def test_a_log_is_judged_by_the_policy_it_was_written_under():
+    lax = LogSettings(segment_bytes=16 * MIB, flush=FlushPolicy.parse("os"))
+    world = LogWorld(settings=lax, memory_bytes=32 * MIB)
+    for number in range(12):
+        world.append(bytes([number + 1]) * 500_000)
+        for _ in range(4):
+            world.run()
+    disk = world.fake.crash(random.Random(1), survival=1.0)
+    world.fake.lose_power()
+    name = f"{world.path}/00000000000000000000.log"
+    data = bytearray(disk.content(name))
+    data[600_000:700_000] = bytes(100_000)
+    disk.put(name, bytes(data))
+    world.settings = LogSettings(segment_bytes=16 * MIB)
+    after = world.reopened(disk)
+    assert after.log.next_offset == 1, "lost writes of a lax policy are a torn tail, not corruption"
+    after.close()
+    state = PartitionState.decode(disk.content(f"{world.path}/partition.state"))
+    assert state.reach_bytes == world.settings.reach_bytes
+
+
+def test_truncation_keeps_a_snapshot_of_what_is_left():
+    world = filled()
+    world.store.truncate(world.partition, 25, now_ms=world.now_ms)
+    after = world.reopened(world.fake.crash(random.Random(1)))
+    assert not [problem for problem in after.report.problems if "snapshot" in problem]
+    assert after.append(b"x", producer=(6, 0, 24)).repeated
+
+
+def test_a_snapshot_that_the_state_names_is_never_removed():
+    world = filled(5)
+    for number in range(5, 30):
+        world.append(b"%d" % number, producer=(6, 0, number))
+        world.store.checkpoint()
+        for _ in range(12):
+            world.run()
+            state = PartitionState.decode(world.fake.content(f"{world.path}/partition.state"))
+            if state.has_producers:
+                assert world.disk.exists(f"{world.path}/{state.active.next_offset:020d}.snapshot")
+    assert len([name for name, _ in world.disk.list_dir(world.path) if name.endswith(".snapshot")]) == 2
+
+
+def test_indexes_without_a_segment_are_removed():
+    world = filled(3)
+    world.close()
+    world.fake.put(f"{world.path}/00000000000000009999.index", b"")
+    world.reopened()
+    assert not world.disk.exists(f"{world.path}/00000000000000009999.index")
+
+
+def test_idle_producers_are_forgotten_by_the_store():
+    world = filled(3)
+    assert len(world.log.producers) == 1
+    world.now_ms += 24 * 3600 * 1000
+    world.run()
+    assert len(world.log.producers) == 0
