@@ -6,31 +6,55 @@ BIN := $(VENV)/bin
 NATIVE := $(shell find ringlog/native -name '*.cpp' -o -name '*.hpp' -o -name 'CMakeLists.txt')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-setup dev-setup demo test check bench fuzz soak clean system
+.PHONY: help setup demo test check bench fuzz soak format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
-setup: $(VENV)/.installed ## build and install ringlog into .venv
-test-setup: $(VENV)/.test
-dev-setup: $(VENV)/.dev
+setup: $(VENV)/.installed ## build ringlog and install it into .venv, with `ringlog` on its path
+
+demo: setup ## append, kill, tear, recover and read back, before your eyes
+	$(BIN)/ringlog demo
+
+test: $(VENV)/.test ## all tests, with short seeded runs of the slow lanes
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev ## formatting, lint, types, import contracts, C++ warnings: in seconds
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/check_native.py
+
+bench: setup ## every figure beside its limit, measured in one run
+	$(BIN)/python -m perf micro
+
+fuzz: $(VENV)/.test ## the fuzz targets of every parser, 10 million inputs in all
+	$(BIN)/python tests/fuzz/run.py --runs 2000000
+
+soak: $(VENV)/.test ## the fault tests in their full amounts
+	RINGLOG_SOAK=1 $(BIN)/python -m pytest tests/fault tests/litmus --timeout 3600
+
+format: $(VENV)/.dev ## format Python
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## forget everything that was built
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
 	@scripts/require-system.sh $(PYTHON)
 	$(PYTHON) -m venv $(VENV)
 
-# The liburing package compiles for more than a minute, so it builds beside everything else.
-$(VENV)/.installed: pyproject.toml $(NATIVE) | $(BIN)/python
+$(VENV)/.installed: pyproject.toml scripts/install.sh $(NATIVE) | $(BIN)/python
+	@echo "building ringlog (about a minute and a half on a fresh machine) …"
 	@scripts/install.sh $(BIN)/python
 	@touch $@
 
-$(VENV)/.test: pyproject.toml $(VENV)/.installed
-	$(BIN)/pip install -q --no-build-isolation -e '.[test]'
+$(VENV)/.test: $(VENV)/.installed
+	@scripts/install.sh $(BIN)/python test
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml $(VENV)/.test
-	$(BIN)/pip install -q --no-build-isolation -e '.[dev]'
+$(VENV)/.dev: $(VENV)/.test
+	@scripts/install.sh $(BIN)/python test,dev
 	@touch $@
-
-clean: ## forget everything that was built
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -41,7 +41,7 @@ def group(group_bytes: int, batch_bytes: int, value_bytes: int) -> Group:
 
     >>> made = group(64 * 1024, 16 * 1024, 1000)
     >>> len(made.batches), made.data.nbytes
-    (4, 64708)
+    (4, 64820)
     """
     per_record = len(encode_columns(values(2, value_bytes), timestamps=0)) - len(
         encode_columns(values(1, value_bytes), timestamps=0)

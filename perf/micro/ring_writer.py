@@ -35,7 +35,7 @@ def write_all(name: str, bell_fd: int, message_bytes: int, count: int) -> None:
     offsets, data = messages(message_bytes)
     group = len(offsets) - 1
     with SharedMemory.open(name) as shared:
-        writer = Ring(shared.memory, generation=1).writer(Doorbell(bell_fd))
+        writer = Ring.open(shared.memory, generation=1).writer(Doorbell(bell_fd))
         left = count
         while left:
             wrote = writer.write_many(offsets[: min(group, left) + 1], data)

@@ -8,8 +8,10 @@ The only importer of the liburing package, whose traps are kept out of sight her
 - Preparing leaves fields alone that the call has no use for, and the kernel refuses a call with a stray flag:
   each kind of call has an entry to itself.
 - Only `peek_cqe` and `cqe_seen` are right when the completion queue wraps.
-- A wait holds the GIL and cannot be given a time limit without an exception: a timer in the ring ends it.
+- A wait holds the GIL, so no other Python thread runs meanwhile, and it can be given a time limit only at the
+  price of an exception: a timer in the ring ends it.
 - It keeps no reference to the memory that the kernel reads and writes: `self._pinned` does.
+- Registered buffers cannot be made from a memoryview: there are none.
 
 A signal handler that raises (Ctrl-C) may end any of this. Python runs handlers after calls, not after stores,
 so a note of what the kernel is told, or said, is a store right before the call: no call is lost, and none is
@@ -116,8 +118,10 @@ class UringDisk(OsFiles):
         """Results that were not returned yet, of data calls and watches."""
         self._dir_fds: dict[int, int] = {}
         self._watches: dict[int, int] = {}
-        self._timers: dict[int, tuple[float, timespec]] = {}
-        """Armed timers: when each fires, in monotonic seconds, and its span for the kernel to read."""
+        self._timers: dict[int, float] = {}
+        """Armed timers and when they fire, in monotonic seconds: at most a slice after they were armed."""
+        self._spans: dict[int, timespec] = {}
+        """What the kernel reads when it is given a timer."""
         self._ended_watches: list[int] = []
         self._owner = threading.get_ident()
         self._prove()
@@ -169,7 +173,6 @@ class UringDisk(OsFiles):
 
     def submit(self) -> None:
         while io_uring_sq_ready(self._ring):
-            self._require_owner()
             self._errno.value = 0
             try:
                 io_uring_submit(self._ring)
@@ -266,24 +269,22 @@ class UringDisk(OsFiles):
     # -- the completion side ---------------------------------------------------------------------------------
     def _wait(self, until: float | None) -> None:
         """Submit, and sleep until something completes or a signal arrives, for a slice or up to `until`."""
-        wake_at = time.monotonic() + SIGNAL_SLICE_S
-        if until is not None:
-            wake_at = min(wake_at, until)
-        # One that fires earlier will do: the caller looks at the clock and comes back.
-        if not self._timers or min(at for at, _ in self._timers.values()) > wake_at:
-            self._arm_timer(wake_at)
-        self._require_owner()
+        # A timer that fires earlier will do, as the caller comes back: so most waits find one that is armed.
+        if not self._timers or (until is not None and min(self._timers.values()) > until):
+            self._arm_timer(until)
         self._errno.value = 0
         try:
             io_uring_submit_and_wait(self._ring, 1)
         except OSError as error:
             self._after_refusal(error)
 
-    def _arm_timer(self, at: float) -> None:
+    def _arm_timer(self, until: float | None) -> None:
+        now = time.monotonic()
+        at = now + SIGNAL_SLICE_S if until is None else min(until, now + SIGNAL_SLICE_S)
         token = self._new_special()
-        span = timespec(max(at - time.monotonic(), 1e-6))
+        span = timespec(max(at - now, 1e-6))
         io_uring_prep_timeout(self._timer_sqe, span, 0, 0)
-        self._timers[token] = (at, span)
+        self._timers[token], self._spans[token] = at, span
         self._put_special(self._timer_sqe, token)
 
     def _reap(self) -> None:
@@ -298,7 +299,7 @@ class UringDisk(OsFiles):
                 if not cqe.flags & IORING_CQE_F_MORE:
                     self._ended_watches.append(token)
             elif token in self._timers:
-                del self._timers[token]
+                del self._timers[token], self._spans[token]
             io_uring_cqe_seen(ring, cqe)
 
     def _take_done(self) -> list[Completion]:
@@ -323,6 +324,8 @@ class UringDisk(OsFiles):
 
     def _after_refusal(self, error: OSError) -> None:
         """The kernel took nothing, or not all. What it did not take is still queued."""
+        # Looked at only now: a ring of the best kind takes nothing from another thread.
+        check(threading.get_ident() == self._owner, "a disk is used only by the thread that made it")
         if error.errno in (errno.EAGAIN, errno.EBUSY):
             # Too much is in flight for its memory or its completion queue: make room.
             done = len(self._done)
@@ -331,9 +334,6 @@ class UringDisk(OsFiles):
                 time.sleep(REFUSED_PAUSE_S)
         elif error.errno != errno.EINTR:
             raise error
-
-    def _require_owner(self) -> None:
-        check(threading.get_ident() == self._owner, "a disk is used only by the thread that made it")
 
     # -- birth -----------------------------------------------------------------------------------------------
     def _open_ring(self, entries: int) -> io_uring:

@@ -226,6 +226,11 @@ class LogStore:
             for log in self.logs.values():
                 log.roll_if_due(now_ms)
 
+    def checkpoint(self) -> None:
+        """Move every recovery point up to what is flushed, in the background of the next run()s."""
+        for housekeeper in self._housekeepers.values():
+            housekeeper.want_checkpoint()
+
     def _want_checkpoints(self) -> None:
         """Move recovery points until little is left to scan, the largest parts first: few hold most of it."""
         unscanned = self._unscanned_bytes = self._sum_unscanned()

@@ -22,7 +22,8 @@ class Verdict(NamedTuple):
     """What is behind the end, and what follows from it."""
 
     torn_end: int
-    """The byte after the last one that is not zero. Beyond the end of the log: a write was torn."""
+    """The end of the last block that is not all zeros; a batch may end in zeros, so no finer cut is safe.
+    Beyond the end of the log: a write was torn."""
     next_offset: int
     corrupt: CorruptBatch | None = None
     """Set when the bad batch was once flushed: then the offsets up to `next_offset` are taken."""
@@ -35,7 +36,8 @@ def judge_end(
 
     `reach_bytes`: how far one write can reach; 0 where any number of writes may have been lost.
     """
-    torn_end = yield from _last_nonzero(disk, file, end.position, size, scratch)
+    last = yield from _last_nonzero(disk, file, end.position, size, scratch)
+    torn_end = min(block_ceil(last), size) if last > end.position else end.position
     if next_base is not None and end.next_offset != next_base:
         # The next segment was begun only after all of this one was flushed.
         fault = end.fault or CorruptBatch(

@@ -1,11 +1,13 @@
 """Types of the native kernel. Everything here is wrapped by a documented function of `records` or `ring`."""
 
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-Buffer = Any
+from ringlog.errors import CorruptBatch
+
+Buffer: TypeAlias = Any
 """Anything with the C-contiguous buffer protocol: bytes, bytearray, memoryview, mmap, NumPy arrays."""
 
 # -- checksums and hashes (bind_checksums.cpp) -------------------------------------------------------------
@@ -30,13 +32,119 @@ def partition_column(
 ) -> None:
     """The partition of each key `data[offsets[i]:offsets[i + 1]]` into `out`; ValueError on bad offsets."""
 
-# -- rings (bind_ring.cpp) ----------------------------------------------------------------------
+# -- scanning and stamping (bind_scan.cpp) -----------------------------------------------------------------
+
+BATCH_BYTES_MAX: int
+RECORDS_PER_BATCH_MAX: int
+HEADERS_PER_RECORD_MAX: int
+DECOMPRESSED_BYTES_MAX: int
+
+def scan(
+    data: Buffer,
+    level: int,
+    bytes_max: int,
+    expected_offset: int,
+    dense: bool,
+    min_epoch: int,
+    gapless: bool,
+    only_whole: bool,
+) -> tuple[bytearray, int, CorruptBatch | None, bool]:
+    """BATCH_TABLE rows of the whole batches, the byte behind them, the fault that ended them, and whether
+    that is only a buffer that ends too early. `level`: 0 headers, 1 CRC, 2 full. `expected_offset`: -1 for
+    any. With `only_whole`, raises CorruptBatch for a fault before any row is made. Releases the GIL."""
+
+def find_batch(data: Buffer, start: int, min_offset: int, bytes_max: int) -> int:
+    """Where the first whole batch at or behind `start` begins, or -1. Releases the GIL."""
+
+def stamp(data: Buffer, base_offset: int, leader_epoch: int, append_time_ms: int | None) -> int:
+    """Stamps batches in place and returns the next offset; raises CorruptBatch before a byte is changed."""
+
+# -- encoding (bind_encode.cpp) ----------------------------------------------------------------------------
+
+BatchFields: TypeAlias = tuple[int, int, int, int, int, int]
+"""base_offset, leader_epoch, producer_id, producer_epoch, base_sequence, attributes."""
+
+def encode_columns(
+    values: Any,
+    keys: Any | None,
+    timestamps: Any,
+    headers: Any | None,
+    start: int,
+    stop: int,
+    fields: BatchFields,
+    seal: bool,
+) -> bytearray:
+    """A batch of rows `start` to `stop` (-1: the end). Without `seal` its CRC is left out. Releases the GIL.
+    ValueError for columns that do not fit each other, BatchTooLarge for too many bytes."""
+
+def encode_objects(
+    values: Any, keys: Any | None, timestamps: Any, headers: Any | None, fields: BatchFields, seal: bool
+) -> bytearray:
+    """A batch of sequences of bytes or None; TypeError for anything else in them."""
+
+def encode_empty(last_offset: int, max_timestamp: int, fields: BatchFields) -> bytearray:
+    """A batch without records that keeps the offsets up to `last_offset`."""
+
+def fold(batch: Buffer, payload: Buffer, codec: int) -> bytearray:
+    """The batch with its records replaced by `payload`, their compressed form, and its CRC made."""
+
+# -- decoding (bind_decode.cpp) ----------------------------------------------------------------------------
+
+def decode_columns(
+    data: Buffer,
+    rows: Buffer,
+    payloads: list[memoryview | None] | None,
+    offset: bool,
+    timestamp: bool,
+    key: bool,
+    value: bool,
+    headers: bool,
+) -> dict[str, bytearray]:
+    """The wanted columns of the batches that `rows`, a BATCH_TABLE, describes; `payloads` holds the unfolded
+    records of those that are compressed. Raises CorruptBatch before any column is made. Releases the GIL.
+
+    Keys: `offset`, `timestamp` (int64); `key`, `value`, `header_key`, `header_value`, each with `_offsets`
+    (int32), `_data` and, when something is null, `_valid` (a bitmap); `header_offsets` (int32)."""
+
+def records_bytes_needed(prefix: Buffer, row: Buffer) -> tuple[int, int]:
+    """The bytes that the records of a batch take at least, and likely, judged by the first of them. Raises
+    CorruptBatch when no bytes that follow could make them right."""
+
+_Record = TypeVar("_Record")
+
+class RecordIndex(Generic[_Record]):
+    """Random access to the records of batches; each is made when asked for. Holds the buffer."""
+
+    def __init__(
+        self,
+        data: Buffer,
+        rows: Buffer,
+        payloads: list[memoryview | None] | None,
+        record_type: type[_Record],
+    ) -> None:
+        """`record_type`: a subclass of tuple with the fields offset, timestamp, key, value, headers."""
+
+    def __len__(self) -> int: ...
+    def get(self, i: int) -> _Record: ...
+    def slice(self, start: int, stop: int) -> list[_Record]: ...
+
+# -- Arrow (bind_arrow.cpp) --------------------------------------------------------------------------------
+
+ArrowTree: TypeAlias = tuple[str, str, bool, int, tuple[Buffer | None, ...], tuple["ArrowTree", ...]]
+"""name, Arrow format, nullable, length, buffers, children."""
+
+def export_arrow(tree: ArrowTree) -> tuple[object, object]:
+    """Capsules of an ArrowSchema and an ArrowArray over the tree's buffers, which they keep alive."""
+
+# -- rings (bind_ring.cpp) ---------------------------------------------------------------------------------
+
 RING_HEADER_BYTES: int
 RING_CAPACITY_MAX: int
 RING_KIND_PADDING: int
 
 def ring_body_bytes_max(capacity: int) -> int: ...
 def ring_format(memory: Buffer, capacity: int, generation: int) -> None: ...
+def ring_capacity(memory: Buffer, generation: int) -> int: ...
 def ring_retire(memory: Buffer, generation: int) -> None: ...
 
 class RingWriter:
@@ -57,7 +165,10 @@ class RingWriter:
 
 class RingReader:
     def __init__(self, memory: Buffer, generation: int) -> None: ...
-    def walk(self, messages_max: int) -> list[tuple[int, int, int]]: ...
+    def walk(self, messages_max: int) -> list[tuple[int, int, int]]:
+        """Kind, offset of the body in the memory and its bytes, for each message."""
+    def drain(self, messages_max: int, bytes_max: int) -> tuple[bytearray, bytearray]:
+        """DRAIN_ROW and DRAIN_GROUP tables."""
     def release(self) -> None: ...
     def announce_wait(self) -> bool: ...
     def withdraw_wait(self) -> None: ...

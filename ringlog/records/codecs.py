@@ -1,8 +1,9 @@
-"""Compression of a batch's records: gzip, snappy in xerial framing, lz4 frames and zstd, as Kafka's readers take them.
+"""Compression of a batch's records as Kafka's readers take it: gzip, xerial-framed snappy, lz4 frames, zstd.
 
-Unfolding writes into memory that was bounded before: first the size of the input plus 1 MiB, and more only
-while the records unfolded so far are right and claim more; never beyond DECOMPRESSED_BYTES_MAX. So a bomb
-that unfolds to anything but records is refused after its first mebibyte.
+Unfolding writes into memory that was bounded before: at first a little more than the input, then only as much
+as the records unfolded so far claim, while nothing is wrong with them; never more than
+DECOMPRESSED_BYTES_MAX. So a bomb that unfolds to anything but records is refused after its first bytes. A
+raw snappy block is unfolded in one step, but says its size before, and holds at most 22 times its own.
 """
 
 from __future__ import annotations
@@ -27,12 +28,23 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * limits.KIB
 
+_SNAPPY_RATIO_MAX = 22
+"""Snappy's densest element makes 64 bytes out of 3."""
+
+_FIRST_STEP_BYTES = 256 * limits.KIB
+"""Memory beyond the size of the input that is given to a batch of which nothing is known yet."""
+
 _UNTOUCHED = b"\x9d\x17 ringlog \xe3\xb0\xc4\x5a\x00"
 """Laid at the end of the memory to unfold into: when it is still there, the codec did not run out of room."""
 
 
 class _Full(Exception):
-    """The records unfold to more than the memory holds; the memory is filled with the first of them."""
+    """The records unfold to more than the memory holds. So much of it holds the first of them."""
+
+    def __init__(self, bytes_filled: int, bytes_needed: int) -> None:
+        super().__init__(bytes_filled, bytes_needed)
+        self.bytes_filled = bytes_filled
+        self.bytes_needed = bytes_needed
 
 
 class _Garbage(Exception):
@@ -78,19 +90,22 @@ def unfold(payload: Any, row: Any) -> memoryview:
     codec = codec_of(int(row["attributes"]))
     position = int(row["position"]) + limits.BATCH_HEADER_BYTES
     view = memoryview(payload)
-    capacity = min(limits.DECOMPRESSED_BYTES_MAX, view.nbytes + limits.MIB)
+    capacity = min(limits.DECOMPRESSED_BYTES_MAX, view.nbytes + _FIRST_STEP_BYTES)
     while True:
         memory = bytearray(capacity)
         try:
             return memoryview(memory)[: _UNFOLDERS[codec](view, memory)]
         except _Garbage as garbage:
             raise CorruptBatch("records", position, f"not {codec.name.lower()}: {garbage}") from None
-        except _Full:
-            needed = _kernel.records_bytes_needed(memory, row.tobytes())
-            if max(needed, capacity + 1) > limits.DECOMPRESSED_BYTES_MAX:
+        except _Full as full:
+            first = memoryview(memory)[: full.bytes_filled]
+            needed, likely = _kernel.records_bytes_needed(first, row.tobytes())
+            del first, memory  # given back before more is taken
+            needed = max(needed, full.bytes_needed)
+            if needed > limits.DECOMPRESSED_BYTES_MAX:
                 reason = f"unfold to more than {limits.DECOMPRESSED_BYTES_MAX} bytes"
                 raise CorruptBatch("records", position, reason) from None
-            capacity = min(limits.DECOMPRESSED_BYTES_MAX, max(2 * capacity, needed))
+            capacity = min(limits.DECOMPRESSED_BYTES_MAX, max(needed, likely, 2 * capacity))
 
 
 def _streamed(decompress_into: Callable[[Any, Any], int]) -> Callable[[memoryview, bytearray], int]:
@@ -103,7 +118,7 @@ def _streamed(decompress_into: Callable[[Any, Any], int]) -> Callable[[memoryvie
         except cramjam.DecompressionError as error:
             if memory.endswith(_UNTOUCHED):
                 raise _Garbage(str(error)) from None
-            raise _Full from None
+            raise _Full(len(memory), len(memory) + 1) from None
 
     return unfold_into
 
@@ -119,7 +134,7 @@ def _fold_snappy(records: Any) -> bytearray:
 
 
 def _snappy_blocks(payload: memoryview) -> Iterator[memoryview]:
-    """The raw blocks of a xerial stream. A payload without its header is one raw block, as some clients send it."""
+    """The raw blocks of a xerial stream. Some clients send one raw block without the stream's header."""
     if bytes(payload[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         yield payload
         return
@@ -139,11 +154,10 @@ def _unfold_snappy(payload: memoryview, memory: bytearray) -> int:
     for block in _snappy_blocks(payload):
         try:
             size = cramjam.snappy.decompress_raw_len(block)
+            if size > _SNAPPY_RATIO_MAX * block.nbytes:
+                raise _Garbage(f"a block of {block.nbytes} bytes claims to hold {size}")
             if size > len(memory) - filled:
-                # The part of the block that fits is not unfolded: what is there must do to judge the rest.
-                del view
-                del memory[filled:]
-                raise _Full
+                raise _Full(filled, filled + size)
             filled += cramjam.snappy.decompress_raw_into(block, view[filled : filled + size])
         except cramjam.DecompressionError as error:
             raise _Garbage(str(error)) from None

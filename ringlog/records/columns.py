@@ -27,7 +27,7 @@ class Column:
     data: Any
     """Any buffer of bytes."""
     valid: npt.NDArray[np.uint8] | None = None
-    """A bitmap, lowest bit first, as `np.packbits(mask, bitorder="little")` makes it. None: nothing is null."""
+    """A bitmap, as `np.packbits(mask, bitorder="little")` makes it. None: no element is null."""
 
     def __post_init__(self) -> None:
         offsets = self.offsets

@@ -71,7 +71,7 @@ class Records(Sequence[Record]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeaderColumn:
-    """The headers of records: those of record `i` are entries `offsets[i]` to `offsets[i + 1]` of keys and values."""
+    """The headers of record `i` are the entries `offsets[i]` to `offsets[i + 1]` of keys and values."""
 
     offsets: npt.NDArray[np.int32]
     keys: Column
@@ -143,7 +143,8 @@ def decode_columns(
     A column that is not named in `columns` is not decoded.
 
     >>> from ringlog.records.encode import encode
-    >>> opened = decode_columns(encode([b"on", b"off"], timestamps=17, base_offset=5), columns=("offset", "value"))
+    >>> batch = encode([b"on", b"off"], timestamps=17, base_offset=5)
+    >>> opened = decode_columns(batch, columns=("offset", "value"))
     >>> opened.offset.tolist(), list(opened.value), opened.key
     ([5, 6], [b'on', b'off'], None)
     """

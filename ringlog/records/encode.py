@@ -35,17 +35,19 @@ class _Fields(NamedTuple):
     attributes: int
 
     def check(self) -> None:
-        bounds = (
-            (0, 2**63 - 2 - limits.RECORDS_PER_BATCH_MAX),
-            (-1, 2**31 - 1),
-            (-1, 2**63 - 1),
-            (-1, 2**15 - 1),
-            (-1, 2**31 - 1),
-            (0, 2**15 - 1),
-        )
-        for name, value, (low, high) in zip(self._fields, self, bounds, strict=True):
+        for name, value, (low, high) in zip(self._fields, self, _FIELD_RANGES, strict=True):
             if not low <= value <= high:
                 raise InvalidRequest(f"{name} must lie between {low} and {high}, but is {value}")
+
+
+_FIELD_RANGES = (
+    (0, 2**63 - 2 - limits.RECORDS_PER_BATCH_MAX),
+    (-1, 2**31 - 1),
+    (-1, 2**63 - 1),
+    (-1, 2**15 - 1),
+    (-1, 2**31 - 1),
+    (0, 2**15 - 1),
+)
 
 
 def encode(
@@ -67,11 +69,14 @@ def encode(
 ) -> bytearray:
     """One batch of Python objects. `timestamps` are milliseconds, one for each record or one for all.
 
-    >>> batch = encode([b"on", None], keys=[b"lamp", b"fan"], headers=[[("room", b"hall")], []], timestamps=17)
+    >>> headers = [[("room", b"hall")], []]
+    >>> batch = encode([b"on", None], keys=[b"lamp", b"fan"], headers=headers, timestamps=17)
     >>> len(batch)
-    104
+    94
     """
-    fields = _fields(locals())
+    attributes = _attributes(append_time=append_time, transactional=transactional, control=control)
+    fields = _Fields(base_offset, leader_epoch, producer_id, producer_epoch, base_sequence, attributes)
+    fields.check()
     with _InvalidRequests():
         batch = _kernel.encode_objects(values, keys, timestamps, headers, fields, codec is Codec.NONE)
     return _finish(batch, codec, level)
@@ -99,15 +104,17 @@ def encode_columns(
     """One batch of the rows `start` to `stop` of columns, so that a large column is cut without a copy.
 
     `values` and `keys` are each a `Column` or an Arrow array (anything with `__arrow_c_array__`) of binary,
-    large_binary, string, large_string or fixed_size_binary; `headers` is an Arrow array of
-    list<struct<key: string, value: binary>>; `timestamps` are milliseconds: one int for all, an int64 array, or an
-    Arrow array of int64 or timestamp[ms]. The GIL is released while the records are written.
+    large_binary, string, large_string or fixed_size_binary. `headers` is an Arrow array of
+    list<struct<key: string, value: binary>>. `timestamps` are milliseconds: one int for all, an int64 array,
+    or an Arrow array of int64 or timestamp[ms]. The GIL is released while the records are written.
 
     >>> column = Column.of([b"a", b"b", b"c"])
     >>> encode_columns(column, timestamps=17, start=1) == encode([b"b", b"c"], timestamps=17)
     True
     """
-    fields = _fields(locals())
+    attributes = _attributes(append_time=append_time, transactional=transactional, control=control)
+    fields = _Fields(base_offset, leader_epoch, producer_id, producer_epoch, base_sequence, attributes)
+    fields.check()
     if not isinstance(timestamps, int) and not hasattr(timestamps, "__arrow_c_array__"):
         _check_int64(timestamps)
     last = -1 if stop is None else stop
@@ -138,7 +145,9 @@ def encode_empty(
     >>> len(encode_empty(base_offset=10, last_offset=19))
     61
     """
-    fields = _fields(locals())
+    attributes = _attributes(append_time=append_time, transactional=transactional, control=control)
+    fields = _Fields(base_offset, leader_epoch, producer_id, producer_epoch, base_sequence, attributes)
+    fields.check()
     with _InvalidRequests():
         return _kernel.encode_empty(last_offset, max_timestamp, fields)
 
@@ -153,16 +162,12 @@ class _InvalidRequests:
             raise InvalidRequest(str(error)) from None
 
 
-def _fields(arguments: dict[str, Any]) -> _Fields:
-    """The fields that the keywords of an encode function say."""
-    attributes = (
-        (APPEND_TIME_BIT if arguments["append_time"] else 0)
-        | (TRANSACTIONAL_BIT if arguments["transactional"] else 0)
-        | (CONTROL_BIT if arguments["control"] else 0)
+def _attributes(*, append_time: bool, transactional: bool, control: bool) -> int:
+    return (
+        (APPEND_TIME_BIT if append_time else 0)
+        | (TRANSACTIONAL_BIT if transactional else 0)
+        | (CONTROL_BIT if control else 0)
     )
-    fields = _Fields(*(arguments[name] for name in _Fields._fields[:-1]), attributes)
-    fields.check()
-    return fields
 
 
 def _check_int64(timestamps: Any) -> None:

@@ -1,4 +1,4 @@
-"""Scans, checks, finds and stamps record batches in any buffer, without a copy and without trusting a length."""
+"""Scans, checks, finds and stamps record batches in any buffer: nothing is copied, no length is trusted."""
 
 from __future__ import annotations
 
@@ -55,13 +55,11 @@ def scan(
     >>> found.table["last_offset"].tolist(), found.end == len(batch), found.incomplete
     ([7], True, True)
     """
-    if expected_offset is not None and expected_offset < 0:
-        raise InvalidRequest(f"expected_offset must not be negative, but is {expected_offset}")
-    expected = -1 if expected_offset is None else expected_offset
+    expected = _expected(expected_offset)
     rows, end, fault, incomplete = _kernel.scan(
         data, _LEVELS[level], bytes_max, expected, dense, min_epoch, gapless, False
     )
-    return Scan(np.frombuffer(rows, dtype=BATCH_TABLE), end, fault, incomplete)
+    return Scan(_table(rows), end, fault, incomplete)
 
 
 def check(
@@ -83,11 +81,9 @@ def check(
     >>> check(encode([b"a", b"b"], timestamps=0))["record_count"].tolist()
     [2]
     """
-    if expected_offset is not None and expected_offset < 0:
-        raise InvalidRequest(f"expected_offset must not be negative, but is {expected_offset}")
-    expected = -1 if expected_offset is None else expected_offset
+    expected = _expected(expected_offset)
     rows = _kernel.scan(data, _LEVELS[level], bytes_max, expected, dense, min_epoch, gapless, True)[0]
-    return np.frombuffer(rows, dtype=BATCH_TABLE)
+    return _table(rows)
 
 
 def find_batch(data: Any, start: int, *, min_offset: int, bytes_max: int = limits.BATCH_BYTES_MAX) -> int:
@@ -117,3 +113,16 @@ def stamp(data: Any, *, base_offset: int, leader_epoch: int, append_time_ms: int
     if base_offset < 0 or leader_epoch < -1:
         raise InvalidRequest(f"cannot stamp offset {base_offset} and epoch {leader_epoch}")
     return _kernel.stamp(data, base_offset, leader_epoch, append_time_ms)
+
+
+def _expected(offset: int | None) -> int:
+    """An expected offset as the kernel takes it: -1 for any."""
+    if offset is None:
+        return -1
+    if offset < 0:
+        raise InvalidRequest(f"expected_offset must not be negative, but is {offset}")
+    return offset
+
+
+def _table(rows: bytearray) -> npt.NDArray[np.void]:
+    return np.frombuffer(rows, dtype=BATCH_TABLE)

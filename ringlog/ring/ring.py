@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringlog.errors import InvalidRequest
-from ringlog.limits import RING_READ_MESSAGES_MAX
+from ringlog.limits import RING_DRAIN_BYTES_MAX, RING_READ_MESSAGES_MAX
 from ringlog.native import _kernel
 from ringlog.ring.doorbell import Doorbell
+from ringlog.ring.drain import DRAIN_GROUP, DRAIN_ROW, DrainTable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -54,16 +55,22 @@ class Ring:
     >>> reader.release()
     """
 
-    def __init__(self, memory: Buffer, generation: int) -> None:
-        """Name a generation that exists in `memory`; its handles check it at every call."""
+    def __init__(self, memory: Buffer, capacity_bytes: int, generation: int) -> None:
+        """Name a ring that exists; `create` and `open` do."""
         self.memory = memory
+        self.capacity_bytes = capacity_bytes
         self.generation = generation
 
     @classmethod
     def create(cls, memory: Buffer, *, capacity_bytes: int, generation: int = 1) -> Ring:
         """Make an empty ring. Only in memory that no living handle is bound to."""
         _kernel.ring_format(memory, capacity_bytes, generation)
-        return cls(memory, generation)
+        return cls(memory, capacity_bytes, generation)
+
+    @classmethod
+    def open(cls, memory: Buffer, *, generation: int) -> Ring:
+        """The ring that another process made. RingStale when the memory holds another generation."""
+        return cls(memory, _kernel.ring_capacity(memory, generation), generation)
 
     def writer(self, doorbell: Doorbell | None = None) -> RingWriter:
         """Attach the generation's only writer. RingTaken when it has, or had, one."""
@@ -97,8 +104,8 @@ class RingWriter:
     def write_many(self, offsets: NDArray[np.int64], data: Buffer, kind: int = 0) -> int:
         """Publish messages `data[offsets[i]:offsets[i + 1]]` in order; how many fitted.
 
-        InvalidRequest when the offsets do not ascend within the data (nothing is published), or at a message
-        that can never fit (those before it are published).
+        InvalidRequest, and nothing is published, when the offsets do not ascend within the data or a message
+        could never fit.
 
         >>> ring = Ring.create(bytearray(ring_bytes(4096)), capacity_bytes=4096)
         >>> ring.writer().write_many(np.array([0, 2, 2, 5]), b"abcde")
@@ -168,6 +175,31 @@ class RingReader:
         ]
         self._views.extend(message.body for message in messages)
         return messages
+
+    def drain(
+        self, messages_max: int = RING_READ_MESSAGES_MAX, bytes_max: int = RING_DRAIN_BYTES_MAX
+    ) -> DrainTable:
+        """Walk, check and group the frames published and not yet read, in one native call without the GIL.
+
+        Stops at `messages_max` frames, or once `bytes_max` bytes were walked. Bad frames are rows with a
+        status. Errors as in `read_all`; `release()` gives the frames back.
+
+        >>> from ringlog.ring.frame import frame_header
+        >>> ring = Ring.create(bytearray(ring_bytes(4096)), capacity_bytes=4096)
+        >>> writer, reader = ring.writer(), ring.reader()
+        >>> for partition in (5, 3, 5):
+        ...     body = b"for %d" % partition
+        ...     header = frame_header(api_key=9, partition=partition, correlation=1, body_bytes=len(body))
+        ...     assert writer.write(header + body)
+        >>> table = reader.drain()
+        >>> table.groups.tolist()
+        [(3, 0, 1), (5, 1, 2)]
+        >>> at, size = table.rows[0]["body_position"], table.rows[0]["body_bytes"]
+        >>> bytes(reader.memory[at : at + size])
+        b'for 3'
+        """
+        rows, groups = self._native.drain(messages_max, bytes_max)
+        return DrainTable(np.frombuffer(rows, dtype=DRAIN_ROW), np.frombuffer(groups, dtype=DRAIN_GROUP))
 
     def release(self) -> None:
         """Give everything that was read back to the writer; all views of it die.

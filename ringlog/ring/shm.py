@@ -127,6 +127,8 @@ def _unlink_if_unused(name: str) -> bool:
     except (posix_ipc.ExistentialError, posix_ipc.PermissionsError):
         return False
     try:
+        if os.fstat(fd).st_uid != os.geteuid():
+            return False  # root could, but should not
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if os.fstat(fd).st_nlink == 0:
             return False

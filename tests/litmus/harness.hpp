@@ -2,6 +2,7 @@
 #pragma once
 #include <sys/mman.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +27,11 @@ namespace litmus {
 
 inline double now_s() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// A few cycles each, that the compiler cannot take away.
+inline void spin(uint64_t times) {
+    for (; times > 0; --times) std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
 // Anonymous memory that a fork shares, with an empty ring in it.

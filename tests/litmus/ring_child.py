@@ -24,7 +24,7 @@ def body_of(number: int) -> bytes:
 
 def main(segment: str, generation: int, doorbell_fd: int, first: int) -> None:
     shared = SharedMemory.open(segment)
-    writer = Ring(shared.memory, generation).writer(Doorbell(doorbell_fd))
+    writer = Ring.open(shared.memory, generation=generation).writer(Doorbell(doorbell_fd))
     number = first
     while True:
         if number % 3 == 0:

@@ -21,10 +21,6 @@ namespace {
 
 constexpr double kLostS = 2.0;
 
-void dawdle(uint64_t random) {
-    for (uint64_t spins = random % 256; spins > 0; --spins) std::atomic_signal_fence(std::memory_order_seq_cst);
-}
-
 void ring_if_asleep(RingWriter<>& writer, int doorbell) {
     const uint64_t one = 1;
     if (writer.take_wakeup()) REQUIRE(::write(doorbell, &one, sizeof one) == sizeof one, "ring the doorbell");
@@ -35,7 +31,7 @@ void write_one_by_one(double seconds, const SharedRing& ring, int doorbell, uint
     ring.attach(writer);
     const double end_s = now_s() + seconds;
     for (uint64_t round = 0; round % 64 != 0 || now_s() < end_s; ++round) {
-        dawdle(scramble(seed + round));
+        spin(scramble(seed + round) % 256);
         REQUIRE(writer.write({}, 0) == RingAnswer::kOk, "write");
         ring_if_asleep(writer, doorbell);
         uint64_t unread = 1;
@@ -77,7 +73,7 @@ int main(int count, char** arguments) {
         if (answer == RingAnswer::kOk) {
             ++rounds;
             REQUIRE(reader.release(message.end_position) == RingAnswer::kOk, "release");
-            dawdle(scramble(seed * 3 + rounds));
+            spin(scramble(seed * 3 + rounds) % 256);
             continue;
         }
         REQUIRE(answer == RingAnswer::kEmpty, "next: %s", reader.fault().reason);

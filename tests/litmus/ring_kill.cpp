@@ -244,7 +244,7 @@ bool kill_at_step(bool kill_writer, uint64_t n, uint64_t start_messages, const W
     } else {
         // Killed between the store and the return of a release: either position is right.
         const bool begun_counts = fresh.released() == progress->begun_position;
-        REQUIRE(begun_counts || fresh.released() == progress->finished_position, "the position is one that was released");
+        REQUIRE(begun_counts || fresh.released() == progress->finished_position, "a position that was released");
         const uint64_t first = begun_counts ? progress->begun : progress->finished;
         REQUIRE(read_whole(fresh, pattern, first) == sent, "nothing unreleased is lost");
         // The writer that lives on finds it full in the end, or closed, never corrupt.

@@ -68,9 +68,7 @@ void write_for(double seconds, const SharedRing& ring, const Pattern& pattern, i
         ring_if_asleep(writer, doorbell);
         if (answer == RingAnswer::kFull) std::this_thread::yield();
         // Lets the reader run dry now and then, so that it goes to sleep at every point of a write.
-        if ((random >> 8) % 64 == 0) {
-            for (uint64_t spins = (random >> 16) % 4096; spins > 0; --spins) std::atomic_signal_fence(std::memory_order_seq_cst);
-        }
+        if ((random >> 8) % 64 == 0) spin((random >> 16) % 4096);
     }
     writer.close();
     ring_if_asleep(writer, doorbell);

@@ -33,6 +33,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ringlog.disk.api import Completion, File
+from ringlog.disk.memory import require_bytes
+from ringlog.errors import check
 from ringlog.limits import BLOCK_BYTES, SECTOR_BYTES
 from tests.support.fake_disk_faults import Call, Faults, PowerLoss
 from tests.support.fake_disk_file import Begun, FakeInode
@@ -93,7 +95,7 @@ class FakeDisk:
         self._hold_rules: list[tuple[str, str]] = []
         self._open_files: set[FakeFile] = set()
         self._is_down = False
-        self._power_is_lost = False
+        self._has_power = True
 
     # -- for tests ---------------------------------------------------------------------------------------
     def crash(self, rng: random.Random, *, survival: float | None = None) -> FakeDisk:
@@ -121,7 +123,7 @@ class FakeDisk:
 
     def lose_power(self) -> None:
         """End this world: what its jobs still clean up is ignored."""
-        self._power_is_lost = True
+        self._has_power = False
 
     def hold(self, token: int) -> None:
         """Keep one call in flight until it is released."""
@@ -188,7 +190,7 @@ class FakeDisk:
         return file
 
     def close(self, file: File) -> None:
-        if self._power_is_lost:
+        if not self._has_power:
             return  # a job that is cleaned up after the end of its world
         handle = self._handle(file)
         busy = [p.call for p in (*self._queued.values(), *self._submitted.values()) if p.file is handle]
@@ -200,10 +202,12 @@ class FakeDisk:
         return len(self._handle(file).inode.live)
 
     def exists(self, path: str) -> bool:
+        self._require_power()
         path = _clean(path)
         return path in self._names.live or path in self._names.dirs
 
     def list_dir(self, path: str) -> list[tuple[str, int]]:
+        self._require_power()
         path = _clean(path)
         self._names.require_dir(path)
         return sorted(
@@ -234,15 +238,18 @@ class FakeDisk:
     def write(self, file: File, pieces: Sequence[memoryview], position: int, *, durable: bool) -> int:
         handle = self._handle(file)
         kept = tuple(pieces)
+        if not kept:
+            raise ValueError("an empty write")
+        for piece in kept:
+            require_bytes(piece)
         length = sum(piece.nbytes for piece in kept)
-        assert length > 0, "an empty write"
         if handle.direct:
             _require_aligned(handle, position, kept)
         return self._queue("write", handle, position, length, pieces=kept, durable=durable)
 
     def read(self, file: File, into: memoryview, position: int) -> int:
         handle = self._handle(file)
-        assert not into.readonly, "a read into memory that can't be written"
+        require_bytes(into, writable=True)
         if handle.direct:
             _require_aligned(handle, position, (into,))
         return self._queue("read", handle, position, into.nbytes, into=into)
@@ -267,7 +274,7 @@ class FakeDisk:
                 pending.data = b"".join(pending.pieces)
             elif pending.call.kind == "read":
                 assert pending.into is not None
-                pending.into.cast("B")[:] = bytes([RUBBISH]) * pending.into.nbytes
+                pending.into[:] = bytes([RUBBISH]) * pending.into.nbytes
             elif pending.call.kind == "flush":
                 assert pending.file is not None
                 pending.covers_sequence = pending.file.inode.sequence
@@ -297,7 +304,7 @@ class FakeDisk:
             if completion.token == token:
                 del self._kept[at]
                 return completion.result
-        assert token in self._submitted, f"call {token} is not in flight"
+        check(token in self._submitted, f"call {token} is in flight")
         assert token not in self._held, f"waits for ever: call {token} is held"
         self._step()
         return self._complete(token)
@@ -314,12 +321,15 @@ class FakeDisk:
 
     # -- inside ----------------------------------------------------------------------------------------------
     def _step(self) -> None:
-        assert not self._is_down, "a call after shutdown"
-        at = self.faults.power_loss_at_step
-        if at is not None and self.steps >= at:
-            self.lose_power()
-            raise PowerLoss(f"at step {at}")
+        check(not self._is_down, "no call after shutdown")
+        if self.steps == self.faults.power_loss_at_step:
+            self._has_power = False
+        self._require_power()
         self.steps += 1
+
+    def _require_power(self) -> None:
+        if not self._has_power:
+            raise PowerLoss(f"at step {self.steps}")
 
     def _note(
         self, kind: str, path: str, position: int = 0, length: int = 0, *, queued: bool
@@ -361,6 +371,7 @@ class FakeDisk:
             self._held.add(call.token)
 
     def _handle(self, file: File) -> FakeFile:
+        self._require_power()
         assert isinstance(file, FakeFile), f"a file of another engine: {file!r}"
         assert file.is_open, f"used after close: {file.path}"
         assert file in self._open_files, f"a file of another disk, or of one before a crash: {file.path}"
@@ -438,7 +449,7 @@ def _complete_read(pending: _Pending, inode: FakeInode) -> int:
     assert pending.into is not None
     position = pending.call.position
     data = inode.live[position : position + pending.call.length]
-    pending.into.cast("B")[: len(data)] = data
+    pending.into[: len(data)] = data
     return len(data)
 
 
@@ -455,5 +466,5 @@ def _require_aligned(file: FakeFile, position: int, pieces: Sequence[memoryview]
     assert position % BLOCK_BYTES == 0, f"direct: position {position} of {file.path} is not aligned"
     for piece in pieces:
         assert piece.nbytes % BLOCK_BYTES == 0, f"direct: {piece.nbytes} bytes for {file.path} are no blocks"
-        address = np.frombuffer(piece, np.uint8).ctypes.data if piece.nbytes else 0
+        address = np.frombuffer(piece, np.uint8).ctypes.data
         assert address % BLOCK_BYTES == 0, f"direct: memory at {address:#x} for {file.path} is not aligned"

@@ -6,6 +6,7 @@ Directories themselves are durable at once: a simplification, as ringlog makes t
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from dataclasses import dataclass, field
@@ -34,21 +35,20 @@ class FakeNames:
 
     def require_dir(self, path: str) -> None:
         if path not in self.dirs:
-            kind = NotADirectoryError if path in self.live else FileNotFoundError
-            raise kind(f"no such directory: {path}")
+            raise _error(errno.ENOTDIR if path in self.live else errno.ENOENT, path)
 
     def make_dir(self, path: str) -> None:
         while path not in self.dirs:
             if path in self.live:
-                raise FileExistsError(f"a file stands where a directory is to be made: {path}")
+                raise _error(errno.EEXIST, path)
             self.dirs.add(path)
             path = parent_of(path)
 
     def find(self, path: str) -> FakeInode:
         if path in self.dirs:
-            raise IsADirectoryError(f"a directory: {path}")
+            raise _error(errno.EISDIR, path)
         if path not in self.live:
-            raise FileNotFoundError(f"no such file: {path}")
+            raise _error(errno.ENOENT, path)
         return self.live[path]
 
     def create(self, path: str) -> FakeInode:
@@ -60,7 +60,7 @@ class FakeNames:
     def rename(self, old: str, new: str) -> None:
         inode = self.find(old)
         if new in self.dirs:
-            raise IsADirectoryError(f"a directory: {new}")
+            raise _error(errno.EISDIR, new)
         self.require_dir(parent_of(new))
         if old != new:
             self._change({old: None, new: inode})
@@ -106,6 +106,11 @@ class FakeNames:
 
 def parent_of(path: str) -> str:
     return os.path.dirname(path) or "."
+
+
+def _error(number: int, path: str) -> OSError:
+    """The subclass of OSError that Python has for a number."""
+    return OSError(number, os.strerror(number), path)
 
 
 def _apply(names: dict[str, FakeInode], change: NameChange) -> None:

@@ -35,7 +35,9 @@ class History:
 def settings_for(rng: random.Random) -> LogSettings:
     """Small segments, so that rolls and seals happen often; every flush policy."""
     flush = rng.choice(["ack", "ack", "interval:20", "os"])
-    return LogSettings(segment_bytes=1 * MIB, segment_ms=rng.choice([300, 10**9]), flush=FlushPolicy.parse(flush))
+    return LogSettings(
+        segment_bytes=1 * MIB, segment_ms=rng.choice([300, 10**9]), flush=FlushPolicy.parse(flush)
+    )
 
 
 def run_workload(world: LogWorld, rng: random.Random, history: History, cycles: int) -> None:
@@ -49,7 +51,7 @@ def run_workload(world: LogWorld, rng: random.Random, history: History, cycles: 
         if any(isinstance(event, Fenced) for event in events):
             return
         if rng.random() < 0.05:
-            world.store._want_checkpoints()
+            world.store.checkpoint()
         if rng.random() < 0.05 and history.flushed_offset:
             _read_some(world, rng, history)
         if rng.random() < 0.02:

@@ -32,7 +32,11 @@ def batch_of(*values: bytes, timestamp: int = 0, producer: tuple[int, int, int] 
         return encode(list(values), timestamps=timestamp)
     producer_id, epoch, sequence = producer
     return encode(
-        list(values), timestamps=timestamp, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+        list(values),
+        timestamps=timestamp,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
     )
 
 
@@ -82,7 +86,9 @@ class LogWorld:
     def open(self) -> None:
         self.store.open(self.partition, self.settings, now_ms=self.now_ms)
 
-    def append(self, *values: bytes, timestamp: int | None = None, producer=None, leader_epoch: int = 0) -> Appended:
+    def append(
+        self, *values: bytes, timestamp: int | None = None, producer=None, leader_epoch: int = 0
+    ) -> Appended:
         stamp = self.now_ms if timestamp is None else timestamp
         return self.append_raw(batch_of(*values, timestamp=stamp, producer=producer), leader_epoch)
 
@@ -105,7 +111,9 @@ class LogWorld:
     def acked_offset(self) -> int:
         """The offset below which everything was reported as acknowledged."""
         wanted = self.settings.flush.acks_at
-        return max((e.offset for e in self.events if isinstance(e, Progress) and e.durability >= wanted), default=0)
+        return max(
+            (e.offset for e in self.events if isinstance(e, Progress) and e.durability >= wanted), default=0
+        )
 
     def evict_all(self) -> None:
         """Leave nothing in memory, so that reads come from disk."""
@@ -117,7 +125,9 @@ class LogWorld:
 
     def reopened(self, disk: Disk | None = None) -> LogWorld:
         """A new store over the same (or another) disk, as after a restart."""
-        world = LogWorld(disk or self.disk, self.settings, root=self.root, partition=self.partition, open_now=False)
+        world = LogWorld(
+            disk or self.disk, self.settings, root=self.root, partition=self.partition, open_now=False
+        )
         world.now_ms = self.now_ms
         world.open()
         return world

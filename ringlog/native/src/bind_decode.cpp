@@ -139,7 +139,7 @@ nb::dict decode_columns(nb::handle data, nb::handle rows, nb::handle payloads, b
 
     ColumnMemory memory;
     ColumnSinks sinks;
-    sinks.values.totals.count = totals.records();
+    sinks.records = totals.records();
     if (offset) sinks.offsets = memory.of<int64_t>("offset", totals.records());
     if (timestamp) sinks.timestamps = memory.of<int64_t>("timestamp", totals.records());
     if (key) sinks.keys = memory.bytes_of("key", totals.keys);
@@ -248,15 +248,19 @@ private:
     std::vector<uint32_t> positions_;  // per record, where it begins in its section
 };
 
-int64_t bytes_needed(nb::handle prefix, nb::handle row) {
+nb::tuple bytes_needed(nb::handle prefix, nb::handle row) {
     const PyBuffer view(prefix);
     const PyBuffer row_view(row);
     if (row_view.size() != sizeof(BatchRow)) throw nb::value_error("row must be one BATCH_TABLE row");
     const Section section{read_row(row_view.data()), view.bytes(), true};
+    if (section.row.record_count < 0 || section.row.record_count > kRecordsPerBatchMax ||
+        view.size() > static_cast<size_t>(kUnfoldedBytesMax)) {
+        throw nb::value_error("row and prefix must be within the bounds of a batch");
+    }
     Fault fault;
-    const int64_t needed = records_bytes_needed(view.bytes(), section.row, fault);
+    const BytesNeeded needed = records_bytes_needed(view.bytes(), section.row, fault);
     if (fault) raise(section, fault);
-    return needed;
+    return nb::make_tuple(needed.at_least, needed.likely);
 }
 
 }  // namespace

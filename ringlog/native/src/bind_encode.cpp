@@ -111,24 +111,33 @@ nb::bytearray encode(const Source& source, const BatchFields& fields, bool seal)
 nb::bytearray encode_columns(nb::handle values, nb::handle keys, nb::handle timestamps, nb::handle headers,
                              int64_t start, int64_t stop, const nb::tuple& fields, bool seal) {
     BorrowedColumns borrowed;
-    ColumnSource source;
     int64_t length = 0;
-    source.values = borrowed.bytes(values, "values", length);
+    const ByteColumn value_column = borrowed.bytes(values, "values", length);
+    ByteColumn key_column;
     if (!keys.is_none()) {
         int64_t key_count = 0;
-        source.keys = borrowed.bytes(keys, "keys", key_count);
+        key_column = borrowed.bytes(keys, "keys", key_count);
         if (key_count != length) throw nb::value_error("keys: one for each value is needed");
     }
-    source.timestamps = borrowed.timestamps(timestamps, length);
-    if (!headers.is_none()) source.headers = borrowed.headers(headers, length);
+    const TimestampColumn times = borrowed.timestamps(timestamps, length);
     if (stop < 0) stop = length;
     if (start < 0 || start >= stop || stop > length) {
         throw nb::value_error("the range must hold at least one record and lie within the columns");
     }
     if (stop - start > kRecordsPerBatchMax) throw nb::value_error("more records than a batch may have");
-    source.start = start;
-    source.records = static_cast<int32_t>(stop - start);
-    return encode<true>(source, read_fields(fields), seal);
+    const auto records = static_cast<int32_t>(stop - start);
+    const auto encode_with = [&](auto key_reader, auto value_reader, auto header_reader) {
+        const ColumnSource source{key_reader, value_reader, header_reader, times, start, records};
+        return encode<true>(source, read_fields(fields), seal);
+    };
+
+    if (!headers.is_none()) return encode_with(key_column, value_column, borrowed.headers(headers, length));
+    if (NarrowColumn::fits(value_column)) {
+        const NarrowColumn narrow_values(value_column);
+        if (keys.is_none()) return encode_with(NullColumn{}, narrow_values, NoHeaders{});
+        if (NarrowColumn::fits(key_column)) return encode_with(NarrowColumn(key_column), narrow_values, NoHeaders{});
+    }
+    return encode_with(key_column, value_column, NoHeaders{});
 }
 
 // Records of Python objects. Pointers into bytes and str objects stay good because the GIL is kept.

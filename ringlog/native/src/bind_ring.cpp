@@ -4,17 +4,20 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <tuple>
 #include <vector>
 
 #include "bindings.hpp"
+#include "drain.hpp"
 #include "py_buffer.hpp"
 #include "ring.hpp"
 
@@ -54,9 +57,43 @@ constexpr size_t kGilReleaseBytes = 64 << 10;
     }
 }
 
-std::span<std::byte> bytes_of(const PyBuffer& buffer) noexcept {
+std::span<std::byte> writable(const PyBuffer& buffer) noexcept {
     return std::as_writable_bytes(std::span(buffer.writable(), buffer.size()));
 }
+
+std::span<const std::byte> readable(const PyBuffer& buffer) noexcept {
+    return std::as_bytes(std::span(buffer.data(), buffer.size()));
+}
+
+// The bytes of a table, for NumPy to look at.
+nb::object uninitialised_bytes(size_t size) {
+    nb::object bytes = nb::steal(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+    if (!bytes.is_valid()) throw nb::python_error();
+    return bytes;
+}
+
+[[noreturn]] void raise_errno() {
+    PyErr_SetFromErrno(PyExc_OSError);
+    throw nb::python_error();
+}
+
+// Our own duplicate of a descriptor: its number cannot come to mean another file while we use it.
+class FileDescriptor {
+public:
+    // -1: none.
+    explicit FileDescriptor(int other) : number_(other < 0 ? -1 : ::fcntl(other, F_DUPFD_CLOEXEC, 0)) {
+        if (other >= 0 && number_ < 0) raise_errno();
+    }
+    ~FileDescriptor() {
+        if (number_ >= 0) ::close(number_);
+    }
+    FileDescriptor(const FileDescriptor&) = delete;
+    FileDescriptor& operator=(const FileDescriptor&) = delete;
+    int number() const noexcept { return number_; }
+
+private:
+    int number_;
+};
 
 // What both kinds of handle share. A handle that is dropped without close() leaves the ring's state alone:
 // a forked child drops copies of handles that its parent still uses.
@@ -64,7 +101,7 @@ template <class Side>
 class Handle {
 public:
     Handle(nb::handle memory, uint64_t generation) : buffer_(std::in_place, memory, PyBuffer::Access::kWrite) {
-        if (const auto answer = side_.attach(bytes_of(*buffer_), generation); answer != RingAnswer::kOk) {
+        if (const auto answer = side_.attach(writable(*buffer_), generation); answer != RingAnswer::kOk) {
             raise_answer(answer, side_.fault());
         }
     }
@@ -103,14 +140,14 @@ private:
 class WriterHandle : public Handle<RingWriter<>> {
 public:
     WriterHandle(nb::handle memory, uint64_t generation, int doorbell_fd)
-        : Handle(memory, generation), doorbell_fd_(doorbell_fd) {}
+        : Handle(memory, generation), doorbell_(doorbell_fd) {}
 
     bool write(nb::handle data, uint32_t kind) {
         const PyBuffer body(data);
         const RingAnswer answer =
             body.size() < kGilReleaseBytes
-                ? side().write(bytes_of(body), kind)
-                : without_gil([&](RingWriter<>& writer) { return writer.write(bytes_of(body), kind); });
+                ? side().write(readable(body), kind)
+                : without_gil([&](RingWriter<>& writer) { return writer.write(readable(body), kind); });
         if (answer == RingAnswer::kFull) return false;
         if (answer != RingAnswer::kOk) raise_fault(answer);
         wake_reader();
@@ -121,18 +158,14 @@ public:
 
     size_t write_many(const Offsets& offsets, nb::handle data, uint32_t kind) {
         const PyBuffer bodies(data);
-        const std::span<const std::byte> bytes = bytes_of(bodies);
+        const std::span<const std::byte> bytes = readable(bodies);
         const std::span<const int64_t> bounds{offsets.data(), offsets.size()};
         if (bounds.empty()) raise("InvalidRequest", "offsets hold one entry more than there are messages");
         size_t written = 0;
-        bool ascending = true;
+        bool sound = true;
         const RingAnswer answer = without_gil([&](RingWriter<>& writer) {
-            int64_t before = 0;
-            for (const int64_t bound : bounds) {
-                ascending = ascending && bound >= before && static_cast<uint64_t>(bound) <= bytes.size();
-                before = bound;
-            }
-            if (!ascending) return RingAnswer::kMisuse;
+            sound = are_sound(bounds, bytes.size(), writer.memory().body_bytes_max());
+            if (!sound) return RingAnswer::kMisuse;
             return writer.write_many(
                 bounds.size() - 1,
                 [&](size_t i) {
@@ -142,7 +175,7 @@ public:
                 kind, written);
         });
         if (written != 0) wake_reader();
-        if (!ascending) raise("InvalidRequest", "offsets must ascend and end within the data");
+        if (!sound) raise("InvalidRequest", "offsets must ascend within the data, by body_bytes_max at most");
         if (answer != RingAnswer::kOk && answer != RingAnswer::kFull) raise_fault(answer);
         return written;
     }
@@ -179,17 +212,25 @@ public:
     }
 
 private:
-    void wake_reader() {
-        if (doorbell_fd_ < 0 || !side().take_wakeup()) return;
-        const uint64_t one = 1;
-        // EAGAIN: the count is at its maximum, so the doorbell is readable anyway.
-        if (::write(doorbell_fd_, &one, sizeof one) < 0 && errno != EAGAIN) {
-            PyErr_SetFromErrno(PyExc_OSError);
-            throw nb::python_error();
+    // Looked at before the first message is written, so that a bad request changes nothing.
+    static bool are_sound(std::span<const int64_t> bounds, uint64_t bytes, uint64_t body_bytes_max) noexcept {
+        if (bounds.front() < 0 || static_cast<uint64_t>(bounds.back()) > bytes) return false;
+        bool sound = true;
+        for (size_t i = 1; i < bounds.size(); ++i) {
+            // Descending bounds differ by a huge unsigned number, which no ring takes.
+            sound &= static_cast<uint64_t>(bounds[i]) - static_cast<uint64_t>(bounds[i - 1]) <= body_bytes_max;
         }
+        return sound;
     }
 
-    int doorbell_fd_;
+    void wake_reader() {
+        if (doorbell_.number() < 0 || !side().take_wakeup()) return;
+        const uint64_t one = 1;
+        // EAGAIN: the count is at its maximum, so the doorbell is readable anyway.
+        if (::write(doorbell_.number(), &one, sizeof one) < 0 && errno != EAGAIN) raise_errno();
+    }
+
+    FileDescriptor doorbell_;
 };
 
 class ReaderHandle : public Handle<RingReader<>> {
@@ -208,10 +249,28 @@ public:
             }
             ended_ = answer == RingAnswer::kClosed;
             // What lies before a fault is whole: it is handed out first, the fault comes at the next call.
-            if (!ended_ && answer != RingAnswer::kEmpty && found.empty()) raise_fault(answer);
+            if (found.empty() && is_fault(answer)) raise_fault(answer);
             break;
         }
         return found;
+    }
+
+    // The rows and groups of a drain, as bytes. Rows that precede a fault of the ring are handed out first.
+    nb::tuple drain(size_t messages_max, uint64_t bytes_max) {
+        const RingAnswer answer =
+            without_gil([&](RingReader<>& reader) { return drain_.run(reader, messages_max, bytes_max); });
+        ended_ = answer == RingAnswer::kClosed;
+        if (drain_.rows() == 0 && is_fault(answer)) raise_fault(answer);
+
+        const nb::object rows = uninitialised_bytes(drain_.rows() * sizeof(DrainRow));
+        char* row = PyByteArray_AS_STRING(rows.ptr());
+        for (size_t i = 0; i < drain_.rows(); ++i, row += sizeof(DrainRow)) {
+            std::memcpy(row, &drain_.row(i), sizeof(DrainRow));
+        }
+        const size_t groups_bytes = drain_.groups().size() * sizeof(DrainGroup);
+        const nb::object groups = uninitialised_bytes(groups_bytes);
+        if (groups_bytes != 0) std::memcpy(PyByteArray_AS_STRING(groups.ptr()), drain_.groups().data(), groups_bytes);
+        return nb::make_tuple(rows, groups);
     }
 
     void release() {
@@ -227,26 +286,40 @@ public:
     }
 
 private:
+    static bool is_fault(RingAnswer answer) noexcept {
+        return answer == RingAnswer::kCorrupt || answer == RingAnswer::kStale;
+    }
+
+    Drain drain_;  // kept for its memory
     bool ended_ = false;
 };
 
 void format_ring(nb::handle memory, uint64_t capacity, uint64_t generation) {
     const PyBuffer buffer(memory, PyBuffer::Access::kWrite);
-    if (RingMemory::format(bytes_of(buffer), capacity, generation) != RingAnswer::kOk) {
+    if (RingMemory::format(writable(buffer), capacity, generation) != RingAnswer::kOk) {
         raise("InvalidRequest",
               "a ring needs a capacity that is a power of two within its bounds, memory aligned to 8 bytes for "
               "header and capacity, and a generation above 0");
     }
 }
 
-void retire_ring(nb::handle memory, uint64_t generation) {
-    const PyBuffer buffer(memory, PyBuffer::Access::kWrite);
+RingMemory opened(const PyBuffer& buffer, uint64_t generation) {
     RingMemory ring;
     Fault fault;
-    if (const auto answer = ring.open(bytes_of(buffer), generation, fault); answer != RingAnswer::kOk) {
+    if (const auto answer = ring.open(writable(buffer), generation, fault); answer != RingAnswer::kOk) {
         raise_answer(answer, fault);
     }
-    ring.retire();
+    return ring;
+}
+
+uint64_t ring_capacity(nb::handle memory, uint64_t generation) {
+    const PyBuffer buffer(memory, PyBuffer::Access::kWrite);
+    return opened(buffer, generation).capacity();
+}
+
+void retire_ring(nb::handle memory, uint64_t generation) {
+    const PyBuffer buffer(memory, PyBuffer::Access::kWrite);
+    opened(buffer, generation).retire();
 }
 
 }  // namespace
@@ -257,6 +330,7 @@ void bind_ring(nb::module_& m) {
     m.attr("RING_KIND_PADDING") = ring_layout::kKindPadding;
     m.def("ring_body_bytes_max", &ring_layout::body_bytes_max, "capacity"_a);
     m.def("ring_format", &format_ring, "memory"_a, "capacity"_a, "generation"_a);
+    m.def("ring_capacity", &ring_capacity, "memory"_a, "generation"_a);
     m.def("ring_retire", &retire_ring, "memory"_a, "generation"_a);
 
     nb::class_<WriterHandle>(m, "RingWriter")
@@ -275,6 +349,7 @@ void bind_ring(nb::module_& m) {
     nb::class_<ReaderHandle>(m, "RingReader")
         .def(nb::init<nb::handle, uint64_t>(), "memory"_a, "generation"_a)
         .def("walk", &ReaderHandle::walk, "messages_max"_a)
+        .def("drain", &ReaderHandle::drain, "messages_max"_a, "bytes_max"_a)
         .def("release", &ReaderHandle::release)
         .def("announce_wait", [](ReaderHandle& self) { return self.side().announce_wait(); })
         .def("withdraw_wait", [](ReaderHandle& self) { self.side().withdraw_wait(); })

@@ -82,14 +82,46 @@ struct HeaderColumn {
     }
 };
 
+// The two columns that most batches are made of, known to the compiler: nothing is asked per record.
+struct NullColumn {
+    static constexpr Piece at(int64_t) noexcept { return {}; }
+};
+
+struct NarrowColumn {
+    explicit NarrowColumn(const ByteColumn& column) noexcept
+        : offsets(column.offsets.narrow + column.first), data(column.data), data_bytes(column.data_bytes) {}
+
+    static bool fits(const ByteColumn& column) noexcept {
+        return column.kind == ByteColumn::Kind::kOffsets && column.offsets.narrow != nullptr &&
+               column.validity == nullptr;
+    }
+
+    Piece at(int64_t i) const noexcept {
+        const int64_t begin = offsets[i];
+        const int64_t end = offsets[i + 1];
+        if (begin < 0 || end < begin || end > data_bytes) return {nullptr, Piece::kOutOfBounds};
+        return {data + begin, end - begin};
+    }
+
+    const int32_t* offsets;
+    const uint8_t* data;
+    int64_t data_bytes;
+};
+
+struct NoHeaders {
+    static constexpr int64_t count(int64_t) noexcept { return 0; }
+    static constexpr void at(int64_t, int64_t, Piece&, Piece&) noexcept {}
+};
+
 // A range of columns as one source of records.
+template <class Keys, class Values, class Headers>
 struct ColumnSource {
-    ByteColumn keys;
-    ByteColumn values;
+    Keys keys;
+    Values values;
+    Headers headers;
     TimestampColumn timestamps;
-    HeaderColumn headers;
-    int64_t start = 0;
-    int32_t records = 0;
+    int64_t start;
+    int32_t records;
 
     int32_t count() const noexcept { return records; }
     Piece key(int32_t i) const noexcept { return keys.at(start + i); }

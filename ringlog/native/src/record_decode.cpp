@@ -13,7 +13,7 @@ inline void add(ByteTotals& totals, const Field& field) noexcept {
     totals.nulls += field.length < 0 ? 1 : 0;
 }
 
-// Appends to a sink; false when its memory is full.
+// Fills a sink, element by element; false when its memory is full.
 class Appender {
 public:
     explicit Appender(const ByteSink& sink) noexcept : sink_(sink) {
@@ -21,29 +21,25 @@ public:
     }
 
     bool wanted() const noexcept { return sink_.offsets != nullptr; }
-    int64_t count() const noexcept { return count_; }
 
-    bool append(const Field& field) noexcept {
+    [[gnu::always_inline]] bool append(int64_t i, const Field& field) noexcept {
         const int64_t size = field.length > 0 ? field.length : 0;
-        if (count_ == sink_.totals.count || size > sink_.totals.bytes - used_) return false;
+        if (i >= sink_.totals.count || size > sink_.totals.bytes - used_) [[unlikely]] return false;
         copy_bytes(sink_.data + used_, field.data, static_cast<size_t>(size));
         used_ += size;
-        if (sink_.valid != nullptr) {
-            const auto bit = static_cast<uint8_t>(1 << (count_ & 7));
-            uint8_t& byte = sink_.valid[count_ >> 3];
-            byte = static_cast<uint8_t>(field.length < 0 ? byte & ~bit : byte | bit);
+        sink_.offsets[i + 1] = static_cast<int32_t>(used_);
+        if (sink_.valid != nullptr && field.length >= 0) {
+            sink_.valid[i >> 3] = static_cast<uint8_t>(sink_.valid[i >> 3] | 1 << (i & 7));
         }
-        sink_.offsets[++count_] = static_cast<int32_t>(used_);
         return true;
     }
 
-    bool complete() const noexcept {
-        return !wanted() || (count_ == sink_.totals.count && used_ == sink_.totals.bytes);
+    bool complete(int64_t count) const noexcept {
+        return !wanted() || (count == sink_.totals.count && used_ == sink_.totals.bytes);
     }
 
 private:
     ByteSink sink_;
-    int64_t count_ = 0;
     int64_t used_ = 0;
 };
 
@@ -82,34 +78,34 @@ bool fill_sections(const std::vector<Section>& sections, const ColumnSinks& sink
     Appender values(sinks.values);
     Appender header_keys(sinks.header_keys);
     Appender header_values(sinks.header_values);
-    const int64_t records_max = sinks.values.totals.count;  // every sink was measured together
     int64_t i = 0;
+    int64_t headers = 0;
     if (sinks.header_offsets != nullptr) sinks.header_offsets[0] = 0;
     Record record;
     for (const Section& section : sections) {
-        const uint8_t* const end = section.records.data + section.records.size;
-        RecordParser parser(section.records, section.row, false);
-        while (parser.next(record)) {
-            if (i == records_max) return false;
+        const uint8_t* at = section.records.data;
+        const uint8_t* const end = at + section.records.size;
+        if (section.row.record_count > sinks.records - i) return false;
+        for (const int64_t stop = i + section.row.record_count; i < stop; ++i) {
+            at = reread_record(at, end, record);
+            if (at == nullptr) return false;
             if (sinks.offsets != nullptr) sinks.offsets[i] = section.row.base_offset + record.offset_delta;
             if (sinks.timestamps != nullptr) sinks.timestamps[i] = section.timestamp(record.timestamp_delta);
-            if (keys.wanted() && !keys.append(record.key)) return false;
-            if (values.wanted() && !values.append(record.value)) return false;
-            ++i;
+            if (keys.wanted() && !keys.append(i, record.key)) return false;
+            if (values.wanted() && !values.append(i, record.value)) return false;
             if (sinks.header_offsets == nullptr) continue;
-            const uint8_t* at = record.headers;
-            for (int32_t j = 0; j < record.header_count; ++j) {
+            const uint8_t* header = record.headers;
+            for (int32_t j = 0; j < record.header_count; ++j, ++headers) {
                 Field key;
                 Field value;
-                if (!next_header(at, end, key, value)) return false;
-                if (!header_keys.append(key) || !header_values.append(value)) return false;
+                if (!next_header(header, at, key, value)) return false;
+                if (!header_keys.append(headers, key) || !header_values.append(headers, value)) return false;
             }
-            sinks.header_offsets[i] = static_cast<int32_t>(header_keys.count());
+            sinks.header_offsets[i + 1] = static_cast<int32_t>(headers);
         }
-        if (parser.fault()) return false;
     }
-    return i == records_max && keys.complete() && values.complete() && header_keys.complete() &&
-           header_values.complete();
+    return i == sinks.records && keys.complete(i) && values.complete(i) && header_keys.complete(headers) &&
+           header_values.complete(headers);
 }
 
 void index_sections(const std::vector<Section>& sections, std::vector<uint32_t>& positions, Fault& fault,
@@ -130,25 +126,32 @@ void index_sections(const std::vector<Section>& sections, std::vector<uint32_t>&
     }
 }
 
-int64_t records_bytes_needed(Bytes prefix, const BatchRow& row, Fault& fault) noexcept {
+BytesNeeded records_bytes_needed(Bytes prefix, const BatchRow& row, Fault& fault) noexcept {
     const uint8_t* const end = prefix.data + prefix.size;
     RecordParser parser(prefix, row, false);
     Record record;
-    for (int64_t remaining = row.record_count; remaining > 0; --remaining) {
+    for (int64_t seen = 0; seen < row.record_count; ++seen) {
         const uint8_t* const start = prefix.data + parser.position();
-        const int64_t others = (remaining - 1) * kRecordBytesMin;
         int32_t length = 0;
         const uint8_t* const body = read_varint(start, end, length);
-        if (body == nullptr && end - start < 5) return static_cast<int64_t>(prefix.size) + 1 + others;
-        if (body != nullptr && length > end - body) return (body - prefix.data) + length + others;
-        if (!parser.next(record)) break;
-    }
-    if (parser.fault()) {
-        fault = parser.fault();
-        return -1;
+        const bool length_is_cut = body == nullptr && end - start < kVarintBytesMax;
+        if (length_is_cut || (body != nullptr && length > end - body)) {
+            const int64_t this_one = length_is_cut ? (end - start) + 1 : (body - start) + int64_t{length};
+            const int64_t others = row.record_count - seen - 1;
+            BytesNeeded needed;
+            needed.at_least = parser.position() + this_one + others * kRecordBytesMin;
+            needed.likely = needed.at_least;
+            // Counts have 22 bits and positions 26, so the product fits.
+            if (seen > 0) needed.likely = parser.position() * row.record_count / seen * 9 / 8;
+            return needed;
+        }
+        if (!parser.next(record)) {
+            fault = parser.fault();
+            return {};
+        }
     }
     fault = {"records", parser.position(), "bytes are left behind the last record"};
-    return -1;
+    return {};
 }
 
 }  // namespace ringlog

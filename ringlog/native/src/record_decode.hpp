@@ -43,11 +43,12 @@ struct Totals {
 struct ByteSink {
     int32_t* offsets = nullptr;  // count + 1
     uint8_t* data = nullptr;
-    uint8_t* valid = nullptr;  // null when no element is null
+    uint8_t* valid = nullptr;  // zeroed; null when no element is null
     ByteTotals totals;
 };
 
 struct ColumnSinks {
+    int64_t records = 0;
     int64_t* offsets = nullptr;
     int64_t* timestamps = nullptr;
     ByteSink keys;
@@ -69,8 +70,13 @@ bool fill_sections(const std::vector<Section>& sections, const ColumnSinks& sink
 void index_sections(const std::vector<Section>& sections, std::vector<uint32_t>& positions, Fault& fault,
                     size_t& faulty);
 
-// How many bytes the records of a batch take at least, judged by the first of them; with a fault when no
-// bytes that follow could make them right.
-int64_t records_bytes_needed(Bytes prefix, const BatchRow& row, Fault& fault) noexcept;
+// How many bytes the records of a batch take, judged by the first of them.
+struct BytesNeeded {
+    int64_t at_least = 0;
+    int64_t likely = 0;  // if the rest are as long as these, and a little more
+};
+
+// Sets `fault` when no bytes that follow could make the records right.
+BytesNeeded records_bytes_needed(Bytes prefix, const BatchRow& row, Fault& fault) noexcept;
 
 }  // namespace ringlog

@@ -12,7 +12,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 
 #include "batch_format.hpp"
 #include "bytes.hpp"
@@ -37,16 +36,36 @@ struct Record {
     const uint8_t* headers = nullptr;  // where the first header begins
 };
 
-// Reads on through the headers of a record that was parsed before, from Record::headers on. False only when the
-// bytes have changed since: the memory may be shared, so nothing is read behind `end` even then.
+// What follows reads records again that RecordParser has accepted before, and asks only for what keeps it
+// inside `end`: the memory may be shared, and its bytes may have changed since. Null or false: they have.
+
+inline const uint8_t* reread_field(const uint8_t* at, const uint8_t* end, Field& field) noexcept {
+    at = read_varint(at, end, field.length);
+    if (at == nullptr || field.length > end - at) return nullptr;
+    field.data = at;
+    return at + (field.length > 0 ? field.length : 0);
+}
+
+// Returns the byte behind the record.
+inline const uint8_t* reread_record(const uint8_t* at, const uint8_t* end, Record& record) noexcept {
+    int32_t length = 0;
+    at = read_varint(at, end, length);
+    if (at == nullptr || length < 1 || length > end - at) return nullptr;
+    const uint8_t* const behind = at + length;
+    at = read_varint(at + 1, behind, record.timestamp_delta);
+    if (at != nullptr) at = read_varint(at, behind, record.offset_delta);
+    if (at != nullptr) at = reread_field(at, behind, record.key);
+    if (at != nullptr) at = reread_field(at, behind, record.value);
+    if (at != nullptr) at = read_varint(at, behind, record.header_count);
+    record.headers = at;
+    return at == nullptr ? nullptr : behind;
+}
+
+// Steps through the headers of a record, from Record::headers on.
 inline bool next_header(const uint8_t*& at, const uint8_t* end, Field& key, Field& value) noexcept {
-    for (Field* field : {&key, &value}) {
-        const uint8_t* const data = read_varint(at, end, field->length);
-        if (data == nullptr || field->length > end - data) return false;
-        field->data = data;
-        at = data + (field->length > 0 ? field->length : 0);
-    }
-    return key.length >= 0;
+    at = reread_field(at, end, key);
+    if (at != nullptr) at = reread_field(at, end, value);
+    return at != nullptr && key.length >= 0;
 }
 
 class RecordParser {
@@ -62,29 +81,30 @@ public:
           gapless_(gapless) {}
 
     // Parses the next record. False at the end of the batch and at a fault; fault() tells which.
-    bool next(Record& record) noexcept {
+    [[gnu::always_inline]] bool next(Record& record) noexcept {
         if (remaining_ == 0) {
             if (at_ != end_) fail("records", at_, "bytes are left behind the last record");
             return false;
         }
         --remaining_;
         const uint8_t* const start = at_;
+        const uint8_t* at = at_;
         int32_t length = 0;
-        if (!varint("record_length", end_, length)) return false;
+        if (!varint("record_length", at, end_, length)) return false;
         if (length < 0) return fail("record_length", start, "negative");
-        if (length > end_ - at_) return fail("record_length", start, "reaches beyond the batch");
-        const uint8_t* const record_end = at_ + length;
-        if (at_ == record_end) return fail("record_attributes", at_, kEndsEarly);
-        ++at_;
+        if (length > end_ - at) return fail("record_length", start, "reaches beyond the batch");
+        const uint8_t* const record_end = at + length;
+        if (at == record_end) return fail("record_attributes", at, "the record ends before it");
+        ++at;
 
-        const uint8_t* field = at_;
-        if (!varint("timestamp_delta", record_end, record.timestamp_delta)) return false;
+        const uint8_t* field = at;
+        if (!varint("timestamp_delta", at, record_end, record.timestamp_delta)) return false;
         int64_t timestamp = 0;
         if (__builtin_add_overflow(base_timestamp_, record.timestamp_delta, &timestamp)) {
             return fail("timestamp_delta", field, "the timestamp does not fit 64 bits");
         }
-        field = at_;
-        if (!varint("offset_delta", record_end, record.offset_delta)) return false;
+        field = at;
+        if (!varint("offset_delta", at, record_end, record.offset_delta)) return false;
         if (record.offset_delta <= offset_delta_) {
             return fail("offset_delta", field, offset_delta_ < 0 ? "negative" : "not above the one before");
         }
@@ -96,62 +116,70 @@ public:
         }
         offset_delta_ = record.offset_delta;
 
-        if (!sized("key_length", record_end, record.key)) return false;
-        if (!sized("value_length", record_end, record.value)) return false;
-        field = at_;
-        if (!varint("header_count", record_end, record.header_count)) return false;
-        record.headers = at_;
-        if (record.header_count != 0 && !skip_headers(field, record_end, record.header_count)) return false;
-        if (at_ != record_end) return fail("record_length", start, "the record does not fill it");
+        if (!sized("key_length", at, record_end, record.key)) return false;
+        if (!sized("value_length", at, record_end, record.value)) return false;
+        field = at;
+        if (!varint("header_count", at, record_end, record.header_count)) return false;
+        record.headers = at;
+        if (record.header_count != 0) {
+            at = skip_headers(field, at, record_end, record.header_count);
+            if (at == nullptr) return false;
+        }
+        if (at != record_end) return fail("record_length", start, "the record does not fill it");
+        at_ = at;
         return true;
     }
 
     const Fault& fault() const noexcept { return fault_; }  // position: within `records`
+
+    // Where the next record begins.
     int64_t position() const noexcept { return at_ - begin_; }
 
 private:
-    static constexpr const char* kEndsEarly = "the record ends before it";
-
-    bool fail(const char* field, const uint8_t* where, const char* reason) noexcept {
+    [[gnu::noinline, gnu::cold]] bool fail(const char* field, const uint8_t* where, const char* reason) noexcept {
         fault_ = {field, where - begin_, reason};
         return false;
     }
 
     template <class Int>
-    bool varint(const char* field, const uint8_t* end, Int& value) noexcept {
-        const uint8_t* const next = read_varint(at_, end, value);
-        if (next == nullptr) [[unlikely]] {
-            return fail(field, at_, "not a whole varint of its type");
-        }
-        at_ = next;
+    [[gnu::always_inline]] bool varint(const char* field, const uint8_t*& at, const uint8_t* end,
+                                       Int& value) noexcept {
+        const uint8_t* const behind = read_varint(at, end, value);
+        if (behind == nullptr) [[unlikely]] return fail(field, at, "not a whole varint of its type");
+        at = behind;
         return true;
     }
 
-    bool sized(const char* field, const uint8_t* end, Field& out) noexcept {
-        const uint8_t* const start = at_;
-        if (!varint(field, end, out.length)) return false;
+    [[gnu::always_inline]] bool sized(const char* field, const uint8_t*& at, const uint8_t* end,
+                                      Field& out) noexcept {
+        const uint8_t* const start = at;
+        if (!varint(field, at, end, out.length)) return false;
         if (out.length < -1) return fail(field, start, "negative, and not -1 for null");
-        if (out.length > end - at_) return fail(field, start, "reaches beyond the record");
-        out.data = at_;
-        at_ += out.length > 0 ? out.length : 0;
+        if (out.length > end - at) return fail(field, start, "reaches beyond the record");
+        out.data = at;
+        at += out.length > 0 ? out.length : 0;
         return true;
     }
 
-    bool skip_headers(const uint8_t* count_field, const uint8_t* end, int32_t count) noexcept {
-        if (count < 0) return fail("header_count", count_field, "negative");
-        if (count > kHeadersPerRecordMax) return fail("header_count", count_field, "more than a record may have");
-        for (int32_t i = 0; i < count; ++i) {
-            const uint8_t* const start = at_;
+    // The byte behind the headers, or null. Takes and gives the position by value, so that it stays in a register.
+    [[gnu::noinline]] const uint8_t* skip_headers(const uint8_t* count_field, const uint8_t* at,
+                                                  const uint8_t* end, int32_t count) noexcept {
+        if (count < 0) fail("header_count", count_field, "negative");
+        if (count > kHeadersPerRecordMax) fail("header_count", count_field, "more than a record may have");
+        for (int32_t i = 0; i < count && !fault_; ++i) {
+            const uint8_t* const start = at;
             Field key;
             Field value;
-            if (!sized("header_key_length", end, key)) return false;
-            if (key.length < 0) return fail("header_key_length", start, "a header's key is never null");
-            if (!is_utf8(key.data, static_cast<size_t>(key.length))) {
-                return fail("header_key", key.data, "not UTF-8");
+            if (!sized("header_key_length", at, end, key)) break;
+            if (key.length < 0) {
+                fail("header_key_length", start, "a header's key is never null");
+            } else if (!is_utf8(key.data, static_cast<size_t>(key.length))) {
+                fail("header_key", key.data, "not UTF-8");
+            } else {
+                sized("header_value_length", at, end, value);
             }
-            if (!sized("header_value_length", end, value)) return false;
         }
-        return true;
+        return fault_ ? nullptr : at;
     }
 
     const uint8_t* begin_;

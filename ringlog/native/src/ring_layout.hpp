@@ -14,12 +14,12 @@
 //    256  +----------------------------------------------------------+
 //         | u64 consumer position                                    |  line 2: the reader's
 //    384  +----------------------------------------------------------+
-//         | u32 reader waits: 1 while the reader sleeps or is about to|  line 3: the doorbell's
+//         | u32 reader waits: 1 while it sleeps, or is about to      |  line 3: the doorbell's
 //    512  +----------------------------------------------------------+
 //         | data, `capacity` bytes                                   |
 //         +----------------------------------------------------------+
 //
-// Positions count bytes since creation and never wrap (2^64 bytes last for centuries); a position's place
+// Positions count bytes since creation and never wrap (2^62 bytes are a century at 1 GB/s); a position's place
 // in the data area is `position & (capacity - 1)`. Both are multiples of 8, and always
 //
 //     consumer position <= producer position <= consumer position + capacity - 8
@@ -35,7 +35,7 @@
 //
 // `bytes` counts header and body, so it is never 0 for a message: a zero word means "nothing yet". The
 // writer zeroes the word behind a message before it publishes the message, and keeps those 8 bytes free.
-// Where a message does not fit before the end of the data area, a message of kind PADDING fills it up
+// Where a message does not fit before the end of the data area, a message of kind kKindPadding fills it up
 // exactly, and the message starts at place 0; the two are published together.
 #pragma once
 #include <bit>
@@ -56,6 +56,9 @@ inline constexpr size_t kLineBytes = 128;
 
 inline constexpr uint64_t kCapacityMin = uint64_t{4} << 10;
 inline constexpr uint64_t kCapacityMax = uint64_t{1} << 30;
+
+// A side does not attach beyond this, so sums of positions and lengths cannot overflow.
+inline constexpr uint64_t kPositionMax = uint64_t{1} << 62;
 
 inline constexpr uint64_t kWordBytes = 8;
 inline constexpr uint64_t kMessageHeaderBytes = kWordBytes;

@@ -16,14 +16,14 @@ namespace ringlog {
 
 enum class RingAnswer : uint8_t {
     kOk,
-    kFull,       // writer: no room until the reader releases; a normal answer
-    kEmpty,      // reader: nothing is published behind the cursor; a normal answer
+    kFull,      // writer: no room until the reader releases; a normal answer
+    kEmpty,     // reader: nothing is published behind the cursor; a normal answer
     kTooLarge,  // the message fits into no state of this ring
-    kMisuse,     // out of turn: a second claim, a commit without one, a release beyond what was read
-    kClosed,     // the other side closed: nothing will be read, or nothing more will come
-    kTaken,      // this generation already has, or had, such a side
-    kStale,      // the memory is of another generation than the handle
-    kCorrupt,    // the memory cannot be a ring in any state that this code produces
+    kMisuse,    // out of turn: a second claim, a commit without one, a release beyond what was read
+    kClosed,    // the other side closed: nothing will be read, or nothing more will come
+    kTaken,     // this generation already has, or had, such a side
+    kStale,     // the memory is of another generation than the handle
+    kCorrupt,   // the memory cannot be a ring in any state that this code produces
 };
 
 template <class T>
@@ -108,9 +108,7 @@ public:
     uint64_t place(uint64_t position) const noexcept { return position & (capacity_ - 1); }
     std::byte* at(uint64_t position) const noexcept { return data_ + place(position); }
     // Offset of a position from the start of the memory, as the face of the ring counts.
-    uint64_t offset(uint64_t position) const noexcept {
-        return ring_layout::kRingHeaderBytes + place(position);
-    }
+    uint64_t offset(uint64_t position) const noexcept { return ring_layout::kRingHeaderBytes + place(position); }
     // `position` is a multiple of 8, so the word is whole and aligned.
     std::atomic_ref<uint64_t> word_at(uint64_t position) const noexcept {
         return shared_word(*reinterpret_cast<uint64_t*>(at(position)));
@@ -145,8 +143,9 @@ public:
             fault = {"consumer position", offsetof(RingHeader, consumer_position), "not a multiple of 8"};
             return RingAnswer::kCorrupt;
         }
-        if (!ring_layout::is_aligned(producer) || producer < consumer) {
-            fault = {"producer position", offsetof(RingHeader, producer_position), "unaligned or behind the consumer's"};
+        if (!ring_layout::is_aligned(producer) || producer < consumer || producer > ring_layout::kPositionMax) {
+            fault = {"producer position", offsetof(RingHeader, producer_position),
+                     "unaligned, behind the reader, or further than any ring comes"};
             return RingAnswer::kCorrupt;
         }
         return RingAnswer::kOk;

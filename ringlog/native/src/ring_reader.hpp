@@ -15,9 +15,9 @@ namespace ringlog {
 
 struct RingMessage {
     uint32_t kind = 0;
-    uint64_t offset = 0;           // of the body, from the start of the ring's memory
-    uint64_t end_position = 0;     // release up to here to give this message back
-    std::span<std::byte> body;          // in place; valid until released
+    uint64_t offset = 0;        // of the body, from the start of the ring's memory
+    uint64_t end_position = 0;  // release up to here to give this message back
+    std::span<std::byte> body;  // in place; valid until released
 };
 
 template <class Probe = NoProbe>
@@ -93,7 +93,9 @@ public:
     RingAnswer release(uint64_t position) noexcept {
         if (broken_) return RingAnswer::kCorrupt;
         if (!memory_.is_current()) return RingAnswer::kStale;
-        if (!ring_layout::is_aligned(position) || position < released_ || position > cursor_) return RingAnswer::kMisuse;
+        if (!ring_layout::is_aligned(position) || position < released_ || position > cursor_) {
+            return RingAnswer::kMisuse;
+        }
         if (position == released_) return RingAnswer::kOk;
         released_ = position;
         shared_word(memory_.header().consumer_position).store(position, std::memory_order_release);

@@ -27,7 +27,7 @@ public:
         uint64_t producer = 0;
         if (const auto answer = memory_.positions(producer, consumer, fault_); answer != RingAnswer::kOk) return answer;
         if (producer - consumer > memory_.capacity() - ring_layout::kWordBytes) {
-            return corrupt("producer position", offsetof(RingHeader, producer_position), "a lap ahead of the consumer's");
+            return corrupt("producer position", offsetof(RingHeader, producer_position), "a lap ahead of its reader");
         }
         if (memory_.word_at(producer).load(std::memory_order_relaxed) != 0) {
             return corrupt("message header", memory_.offset(producer), "not zero at the producer position");

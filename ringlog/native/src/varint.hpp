@@ -8,6 +8,8 @@
 
 namespace ringlog {
 
+constexpr int kVarintBytesMax = 5;  // of 32 bits
+
 template <class Int>
 constexpr std::make_unsigned_t<Int> zigzag(Int value) noexcept {
     using Unsigned = std::make_unsigned_t<Int>;
@@ -24,7 +26,8 @@ constexpr std::make_signed_t<Unsigned> unzigzag(Unsigned value) noexcept {
 template <class Int>
 constexpr size_t varint_size(Int value) noexcept {
     const uint64_t folded = zigzag(value);
-    return (static_cast<size_t>(std::bit_width(folded | 1)) + 6) / 7;
+    // Seven bits to a byte, rounded up: (bits + 6) / 7 for 1 to 64 bits, without the division.
+    return (static_cast<size_t>(std::bit_width(folded | 1)) * 9 + 64) / 64;
 }
 
 template <class Int>
@@ -38,24 +41,50 @@ inline uint8_t* write_varint(uint8_t* to, Int value) noexcept {
     return to;
 }
 
+namespace detail {
+// Given back in two registers: a value handed out by reference would have to live in memory.
+template <class Int>
+struct LongVarint {
+    const uint8_t* behind;
+    Int value;
+};
+
+template <class Int>
+[[gnu::noinline]] LongVarint<Int> read_long_varint(const uint8_t* from, const uint8_t* end) noexcept {
+    using Unsigned = std::make_unsigned_t<Int>;
+    constexpr int kBits = std::numeric_limits<Unsigned>::digits;
+    Unsigned folded = 0;
+    for (int shift = 0; from != end && shift < kBits; shift += 7) {
+        const uint8_t byte = *from++;
+        const Unsigned bits = byte & 0x7f;
+        if (shift > kBits - 7 && (bits >> (kBits - shift)) != 0) break;
+        folded |= static_cast<Unsigned>(bits << shift);
+        if (byte < 0x80) return {from, unzigzag(folded)};
+    }
+    return {nullptr, 0};
+}
+}  // namespace detail
+
 // Reads one varint from [from, end). Returns the byte behind it, or null when it does not end before
 // `end` or holds more bits than Int has.
 template <class Int>
-inline const uint8_t* read_varint(const uint8_t* from, const uint8_t* end, Int& value) noexcept {
+[[gnu::always_inline]] inline const uint8_t* read_varint(const uint8_t* from, const uint8_t* end,
+                                                         Int& value) noexcept {
     using Unsigned = std::make_unsigned_t<Int>;
-    constexpr int kBits = std::numeric_limits<Unsigned>::digits;
-    if (from == end) return nullptr;
-    uint8_t byte = *from++;
-    Unsigned folded = byte & 0x7f;
-    for (int shift = 7; byte >= 0x80; shift += 7) {
-        if (from == end || shift >= kBits) return nullptr;
-        byte = *from++;
-        const Unsigned bits = byte & 0x7f;
-        if (shift > kBits - 7 && (bits >> (kBits - shift)) != 0) return nullptr;
-        folded |= static_cast<Unsigned>(bits << shift);
+    // One byte, or two: nearly all lengths and deltas.
+    if (from == end) [[unlikely]] return nullptr;
+    const Unsigned low = from[0];
+    if (low < 0x80) {
+        value = unzigzag(low);
+        return from + 1;
     }
-    value = unzigzag(folded);
-    return from;
+    if (end - from >= 2 && from[1] < 0x80) {
+        value = unzigzag(static_cast<Unsigned>((low & 0x7f) | static_cast<Unsigned>(from[1]) << 7));
+        return from + 2;
+    }
+    const auto [behind, read] = detail::read_long_varint<Int>(from, end);
+    value = read;
+    return behind;
 }
 
 }  // namespace ringlog

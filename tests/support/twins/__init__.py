@@ -1,1 +1,1 @@
-"""Slow, readable twins of the native kernel: the tests prove that the two agree."""
+"""Slow, readable twins of the native kernel. Tests hold the two equal; nothing else uses them."""

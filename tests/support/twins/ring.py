@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from ringlog.errors import InvalidRequest, RingClosed, RingCorrupt, RingStale, RingTaken
 
@@ -134,7 +134,9 @@ class Writer(Side):
     def write(self, data: bytes, kind: int = 0) -> bool:
         return self.write_many([data], kind) == 1
 
-    def write_many(self, bodies: Iterable[bytes], kind: int = 0) -> int:
+    def write_many(self, bodies: Sequence[bytes], kind: int = 0) -> int:
+        if any(len(body) > self.body_bytes_max for body in bodies):
+            raise InvalidRequest("too large")
         if self.claimed is not None or kind == KIND_PADDING:
             raise InvalidRequest("claimed")
         self.check_usable()

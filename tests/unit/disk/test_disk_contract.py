@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import itertools
+import time
 
 import pytest
 
@@ -67,8 +68,10 @@ def test_the_engine_is_a_disk(disk):
 
 
 def test_opening_a_missing_file_raises_file_not_found(disk, root):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError) as raised:
         disk.open(f"{root}/missing")
+    assert raised.value.errno == errno.ENOENT
+    assert raised.value.filename == f"{root}/missing"
     with pytest.raises(FileNotFoundError):
         disk.open(f"{root}/missing", write=True)
 
@@ -106,7 +109,7 @@ def test_make_dir_makes_parents_and_is_content_with_what_exists(disk, root):
 
 def test_make_dir_raises_where_a_file_stands(disk, root):
     write_file(disk, f"{root}/log", b"x")
-    with pytest.raises(OSError):
+    with pytest.raises(FileExistsError):
         disk.make_dir(f"{root}/log")
 
 
@@ -304,6 +307,16 @@ def test_waiting_returns_at_least_one_completion(disk, file):
         disk.write(file, [view(b"abc")], 3 * number, durable=True)
     assert disk.completions(None) != []
     assert disk.completions(30.0) != [] or disk.in_flight == 0
+
+
+def test_what_has_completed_is_found_without_waiting(disk, file):
+    disk.write(file, [view(b"abc")], 0, durable=True)
+    disk.submit()
+    found, deadline = [], time.monotonic() + 10
+    while disk.in_flight:
+        found += disk.completions(0.0)
+        assert time.monotonic() < deadline
+    assert [completion.result for completion in found] == [3]
 
 
 def test_completions_returns_at_once_when_nothing_is_in_flight(disk):

@@ -22,7 +22,7 @@ def writes(world):
 def test_offsets_are_dense_over_batches_and_segments():
     world = LogWorld()
     offsets = []
-    for number in range(60):
+    for _ in range(60):
         appended = world.append(*[bytes(20_000)] * 3)
         offsets.append((appended.base_offset, appended.last_offset))
         world.run()
@@ -96,7 +96,7 @@ def test_the_tail_block_is_rewritten_with_its_old_bytes():
 
 def test_writes_never_go_beyond_preallocated_space():
     world = LogWorld()
-    for number in range(40):
+    for _ in range(40):
         world.append(bytes(50_000))
         world.run()
     world.settle()
@@ -118,12 +118,12 @@ def test_an_idle_partition_costs_kilobytes():
 
 def test_a_busy_partition_reserves_ahead_and_does_not_wait_for_it():
     world = LogWorld(settings=LogSettings())
-    for number in range(200):
+    for _ in range(200):
         world.append(bytes(60_000))
         world.settle()
     world.fake.hold_all("preallocate")
     acked = world.log.flushed_offset
-    for number in range(3):
+    for _ in range(3):
         world.append(bytes(60_000))
         world.run()
         world.run()
@@ -280,7 +280,9 @@ def test_a_wrong_flush_policy_says_what_is_right(text):
         FlushPolicy.parse(text)
 
 
-@pytest.mark.parametrize("field", [{"segment_bytes": 10}, {"segment_bytes": 2**31}, {"segment_ms": 0}, {"batch_bytes_max": 3}])
+@pytest.mark.parametrize(
+    "field", [{"segment_bytes": 10}, {"segment_bytes": 2**31}, {"segment_ms": 0}, {"batch_bytes_max": 3}]
+)
 def test_settings_out_of_range_are_refused(field):
     with pytest.raises(InvalidRequest):
         LogSettings(**field)

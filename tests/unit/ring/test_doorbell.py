@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import numpy as np
@@ -58,6 +59,16 @@ def test_whatever_is_published_wakes_a_sleeping_reader_once(bell, pair, publish)
     if publish != "close":
         writer.write(b"y")
         assert not bell.wait(0)  # one announcement, one ring
+
+
+def test_a_writer_keeps_ringing_the_doorbell_that_it_was_given(bell) -> None:
+    ring = Ring.create(bytearray(ring_bytes(4096)), capacity_bytes=4096)
+    given = Doorbell(os.dup(bell.fd))
+    writer, reader = ring.writer(given), ring.reader(bell)
+    given.close()  # its number may now mean another file
+    assert reader.announce_wait()
+    writer.write(b"x")
+    assert bell.wait(0)
 
 
 def test_a_reader_with_something_to_read_does_not_sleep(bell, pair) -> None:

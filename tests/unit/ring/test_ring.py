@@ -70,11 +70,20 @@ def test_write_many_says_how_many_fitted(ring) -> None:
     assert writer.write_many(offsets[fitted:], data) > 0
 
 
-@pytest.mark.parametrize("offsets", [[], [1, 0], [0, 11], [-1, 3], [0, 5, 4, 10]])
+@pytest.mark.parametrize(
+    "offsets", [[], [1, 0], [0, 11], [-1, 3], [0, 5, 4, 10], [0, 2**62, 10], [0, -(2**63), 10]]
+)
 def test_offsets_that_do_not_ascend_within_the_data_publish_nothing(ring, offsets) -> None:
     writer = ring.writer()
     with pytest.raises(InvalidRequest):
         writer.write_many(np.array(offsets, dtype=np.int64), b"0123456789")
+    assert writer.used_bytes() == 0
+
+
+def test_one_message_that_can_never_fit_stops_a_bulk_write_before_it_starts(ring) -> None:
+    writer = ring.writer()
+    with pytest.raises(InvalidRequest):
+        writer.write_many(np.array([0, 5, 6 + writer.body_bytes_max]), bytes(CAPACITY))
     assert writer.used_bytes() == 0
 
 
@@ -185,8 +194,15 @@ def test_a_generation_has_one_of_each_side_in_its_life(ring, side) -> None:
         first.close()
 
 
+def test_a_ring_is_opened_where_it_was_made(ring, memory) -> None:
+    opened = Ring.open(memory, generation=9)
+    assert opened.capacity_bytes == CAPACITY
+    assert ring.writer().write(b"x")
+    assert bodies(opened.reader()) == [b"x"]
+
+
 def test_a_handle_of_another_generation_is_refused(ring, memory) -> None:
-    for side in (RingWriter, RingReader):
+    for side in (RingWriter, RingReader, lambda memory, generation: Ring.open(memory, generation=generation)):
         with pytest.raises(RingStale):
             side(memory, 8)
 
@@ -242,6 +258,7 @@ def test_the_bounds_are_those_of_the_limits() -> None:
         (twin.CONSUMER_POSITION, 4, "consumer position"),
         (twin.CONSUMER_POSITION, 8, "producer position"),
         (twin.PRODUCER_POSITION, 12, "producer position"),
+        (twin.PRODUCER_POSITION, 2**64 - 8, "producer position"),
         (twin.WRITER_STATE, 77 << 32 | 77, "side state"),
     ],
 )

@@ -73,6 +73,15 @@ def test_a_sweep_removes_what_nobody_has_open_and_spares_what_somebody_has(segme
     SharedMemory.open(segment.name).close()
 
 
+def test_a_sweep_leaves_the_segments_of_other_users_alone(monkeypatch) -> None:
+    left = SharedMemory.create("unit-foreign", 4096)
+    left.close()
+    monkeypatch.setattr(shm.os, "geteuid", lambda: os.getuid() + 1)
+    assert left.name not in shm.sweep()
+    monkeypatch.undo()
+    assert left.name in shm.sweep()
+
+
 def test_a_segment_swept_while_it_was_being_made_is_made_again(monkeypatch) -> None:
     names: list[str] = []
     lock = shm.fcntl.flock

@@ -1,4 +1,4 @@
-"""Whole small files: read as they are, replaced so that no crash can show a mixture."""
+"""Small files are replaced so that no crash can show a mixture, and jobs run alike at once and in the background."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import random
 
 import pytest
 
-from ringlog.disk.files import read_file, read_now, replace_file, require_ok
-from ringlog.disk.memory import aligned
-from ringlog.limits import BLOCK_BYTES
+from ringlog.log import jobs
+from ringlog.log.jobs import run_now
 from tests.support.fake_disk import FakeDisk
 from tests.support.fake_disk_faults import Faults, PowerLoss
 
@@ -28,55 +27,16 @@ def prepared(content=OLD, *, temporary=None, faults=None, seed=0):
     return disk
 
 
+def replace_file(disk, path, data):
+    run_now(disk, jobs.replace_file(disk, path, data))
+
+
+def read_file(disk, path):
+    return run_now(disk, jobs.read_file(disk, path))
+
+
 def content_of(disk):
     return disk.content("/data/state") if disk.exists("/data/state") else None
-
-
-# -- on every engine -----------------------------------------------------------------------------------------
-
-
-def test_a_replaced_file_reads_back(disk, root):
-    for content in (b"first", b"", b"longer than the first", b"x" * 100_000):
-        replace_file(disk, f"{root}/state", content)
-        assert read_file(disk, f"{root}/state") == content
-        assert disk.list_dir(root) == [("state", len(content))]
-
-
-def test_a_range_reads_back_and_ends_with_the_file(disk, root):
-    content = random.Random(1).randbytes(3 * BLOCK_BYTES + 77)
-    replace_file(disk, f"{root}/state", content)
-    for position, nbytes in [
-        (0, 1),
-        (5, 4096),
-        (4095, 2),
-        (8192, 10**15),
-        (len(content), 5),
-        (10**12, 5),
-        (7, 0),
-    ]:
-        assert read_now(disk, f"{root}/state", position, nbytes) == content[position : position + nbytes]
-
-
-def test_a_range_of_a_direct_file_needs_no_alignment(disk, root):
-    file = disk.open(f"{root}/log", write=True, create=True, direct=True)
-    memory = aligned(2 * BLOCK_BYTES)
-    memory[:] = random.Random(2).randbytes(2 * BLOCK_BYTES)
-    disk.wait(disk.write(file, [memory], 0, durable=False))
-    assert read_now(disk, file, 4000, 200) == bytes(memory[4000:4200])
-
-
-def test_a_missing_file_is_not_found(disk, root):
-    with pytest.raises(FileNotFoundError):
-        read_file(disk, f"{root}/missing")
-
-
-def test_the_path_of_a_failure_is_named():
-    with pytest.raises(OSError, match="/data/log") as raised:
-        require_ok(-errno.ENOSPC, "/data/log")
-    assert raised.value.errno == errno.ENOSPC
-    with pytest.raises(OSError, match="7 of 8 bytes") as raised:
-        require_ok(7, "/data/log", 8)
-    assert raised.value.errno == errno.EIO
 
 
 # -- power loss ----------------------------------------------------------------------------------------------
@@ -121,7 +81,7 @@ def test_an_error_of_any_call_is_raised_and_leaves_one_whole_content_and_nothing
         with pytest.raises(OSError) as raised:
             replace_file(disk, "/data/state", NEW)
         assert raised.value.errno == errno.EIO
-        assert disk.list_dir("/data") == [("state", len(NEW if kind == "flush_dir" else OLD))]
+        assert content_of(disk) == (NEW if kind == "flush_dir" else OLD)
         assert disk.open_paths == []
         assert disk.in_flight == 0
 
@@ -130,20 +90,9 @@ def test_a_short_write_is_raised_and_leaves_the_old_content():
     faults = Faults()
     faults.short_write(nth=0, nbytes=512)
     disk = prepared(faults=faults)
-    with pytest.raises(OSError, match="short write"):
+    with pytest.raises(OSError, match="only 512 of"):
         replace_file(disk, "/data/state", NEW)
     assert content_of(disk) == OLD
-    assert disk.list_dir("/data") == [("state", len(OLD))]
-
-
-def test_the_first_error_is_raised_when_cleaning_up_fails_too():
-    faults = Faults()
-    faults.fail("flush", nth=0, errno=errno.EIO)
-    faults.fail("remove", nth=0, errno=errno.EROFS)
-    disk = prepared(faults=faults)
-    with pytest.raises(OSError) as raised:
-        replace_file(disk, "/data/state", NEW)
-    assert raised.value.errno == errno.EIO
 
 
 def test_a_failed_read_is_raised_and_closes_its_file():
@@ -153,3 +102,45 @@ def test_a_failed_read_is_raised_and_closes_its_file():
     with pytest.raises(OSError):
         read_file(disk, "/data/state")
     assert disk.open_paths == []
+
+
+# -- in the background -----------------------------------------------------------------------------------------
+
+
+def test_a_job_in_the_background_does_the_same_as_at_once():
+    disk, done, failed = prepared(), [], []
+    dispatcher = jobs.Dispatcher(disk)
+    dispatcher.spawn(jobs.replace_file(disk, "/data/state", NEW), done.append, failed.append)
+    while disk.in_flight:
+        dispatcher.deliver(None)
+    assert (content_of(disk), done, failed) == (NEW, [None], [])
+
+
+def test_a_job_that_fails_in_the_background_tells_once():
+    disk, done, failed = prepared(), [], []
+    disk.faults.fail("flush", nth=0, errno=errno.ENOSPC)
+    dispatcher = jobs.Dispatcher(disk)
+    dispatcher.spawn(jobs.replace_file(disk, "/data/state", NEW), done.append, failed.append)
+    while disk.in_flight:
+        dispatcher.deliver(None)
+    assert not done
+    assert [error.errno for error in failed] == [errno.ENOSPC]
+
+
+def test_a_call_that_completes_before_its_job_asks_is_not_lost():
+    disk, done = prepared(), []
+
+    def two_reads():
+        file = disk.open("/data/state")
+        first, second = bytearray(3), bytearray(3)
+        tokens = [disk.read(file, memoryview(first), 0), disk.read(file, memoryview(second), 4)]
+        yield tokens[0]
+        yield tokens[1]
+        disk.close(file)
+        return bytes(first), bytes(second)
+
+    dispatcher = jobs.Dispatcher(disk)
+    dispatcher.spawn(two_reads(), done.append, done.append)
+    while disk.in_flight:
+        dispatcher.deliver(None)
+    assert done == [(OLD[:3], OLD[4:7])]

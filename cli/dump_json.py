@@ -1,0 +1,84 @@
+"""The JSON that scripts read: one object per line, each with its `type` and the `file` it comes from.
+
+Bytes are strings where they are UTF-8 and `{"base64": ...}` where they are not, so that nothing is lost and
+most of it can be read. Timestamps are milliseconds, −1 stands for none, as in the files.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import msgspec
+
+from cli.printable import printable
+from ringlog.log.dump import (
+    Batch,
+    IndexEntry,
+    Line,
+    PartitionState,
+    Preallocated,
+    ProducerEntry,
+    Record,
+    SnapshotHead,
+    TimeIndexEntry,
+    Unreadable,
+)
+
+
+def json_line(path: str, line: Line) -> str:
+    r"""One line of a dump.
+
+    >>> line = json_line("a-0/00000000000000000000.log", Record(7, 0, None, b"\xff", [("unit", b"W")]))
+    >>> line[line.index(chr(34) + "offset") :]
+    '"offset":7,"timestamp":0,"key":null,"value":{"base64":"/w=="},"headers":[["unit","W"]]}\n'
+    """
+    kind, fields = _fields(line)
+    return msgspec.json.encode({"type": kind, "file": printable(path), **fields}).decode() + "\n"
+
+
+def _fields(line: Line) -> tuple[str, dict[str, Any]]:
+    match line:
+        case Batch():
+            return "batch", {**line._asdict(), "codec": line.codec.name.lower()}
+        case Record():
+            headers = [[key, _bytes(value)] for key, value in line.headers]
+            return "record", {
+                "offset": line.offset,
+                "timestamp": line.timestamp,
+                "key": _bytes(line.key),
+                "value": _bytes(line.value),
+                "headers": headers,
+            }
+        case Unreadable():
+            return "broken", line._asdict()
+        case Preallocated():
+            return "preallocated", line._asdict()
+        case IndexEntry():
+            return "index_entry", line._asdict()
+        case TimeIndexEntry():
+            return "time_index_entry", line._asdict()
+        case SnapshotHead():
+            return "snapshot", line._asdict()
+        case ProducerEntry():
+            return "producer", _struct(line)
+        case PartitionState():
+            return "state", {**_struct(line), "epochs": [start._asdict() for start in line.epochs]}
+
+
+def _struct(value: Any) -> Any:
+    """A structure as a JSON object, though its own encoding is an array."""
+    if isinstance(value, msgspec.Struct):
+        return {name: _struct(getattr(value, name)) for name in value.__struct_fields__}
+    if type(value) is list:
+        return [_struct(item) for item in value]
+    return value
+
+
+def _bytes(value: bytes | None) -> str | dict[str, str] | None:
+    if value is None:
+        return None
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode("ascii")}

@@ -1,0 +1,100 @@
+"""Turns what goes wrong into one line on stderr and a stable exit code; never a traceback.
+
+====  ==========================================================================
+  0   done, and nothing is wrong
+  1   done, and broken data was found: `log dump` and `log verify` say where
+  2   the command line is wrong
+  3   ringlog refused: the request, or the data that it needs, is wrong
+  4   ringlog could not do it now; the same command may work later
+  5   the operating system refused: a path, a permission, a device
+130   interrupted (Ctrl-C)
+141   the reader of the output went away, as in `| head`
+====  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import sys
+from enum import IntEnum
+
+from cli.printable import printable
+from ringlog.errors import CorruptInput, InvariantBroken, RinglogError
+
+
+class ExitCode(IntEnum):
+    """What the shell is told. Scripts rely on these numbers."""
+
+    OK = 0
+    BROKEN_DATA = 1
+    USAGE = 2
+    REFUSED = 3
+    RETRY = 4
+    SYSTEM = 5
+    INTERRUPTED = 130
+    OUTPUT_CLOSED = 141
+
+
+_ADVICE_BY_ERRNO = {
+    errno.ENOENT: "Check the path.",
+    errno.ENOTDIR: "Check the path.",
+    errno.EISDIR: "Give a file, not a directory.",
+    errno.EACCES: "Run it as the user that owns the data.",
+    errno.EPERM: "Run it as the user that owns the data.",
+    errno.EIO: "The device failed: copy what can be read, and look into the kernel's log.",
+    errno.ENOSPC: "Free some space.",
+    errno.EMFILE: "Raise the limit of open files: ulimit -n.",
+}
+
+
+def failure_line(error: RinglogError | OSError) -> str:
+    """What happened and what to do, in one line.
+
+    >>> failure_line(FileNotFoundError(errno.ENOENT, "No such file or directory", "/data"))
+    'ringlog: /data: No such file or directory. Check the path.'
+    """
+    if isinstance(error, OSError):
+        what = error.strerror or str(error)
+        if error.filename is not None:
+            what = f"{os.fsdecode(error.filename)}: {what}"
+        advice = _ADVICE_BY_ERRNO.get(error.errno or 0, "The system's manual explains the error.")
+    else:
+        what, advice = str(error), _advice(error)
+    return printable(f"ringlog: {what.rstrip('.')}. {advice}")
+
+
+def _advice(error: RinglogError) -> str:
+    if isinstance(error, InvariantBroken):
+        return "This is a bug of ringlog: please report it with this line."
+    if isinstance(error, CorruptInput):
+        return "`ringlog log verify` lists all that is broken."
+    if error.retriable:
+        return "Try again in a moment."
+    return "See --help."
+
+
+def exit_code(error: RinglogError | OSError) -> ExitCode:
+    """The code for an error that ended a command.
+
+    >>> from ringlog.errors import PartitionBusy
+    >>> exit_code(PartitionBusy("orders-0 is busy")).name
+    'RETRY'
+    """
+    if isinstance(error, OSError):
+        return ExitCode.SYSTEM
+    return ExitCode.RETRY if error.retriable else ExitCode.REFUSED
+
+
+def drop_output() -> None:
+    """Nobody waits for the rest of our output: let the interpreter flush it to nowhere when it ends."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except io.UnsupportedOperation:
+        return  # not a file: whoever runs us inside a program keeps what was printed
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, descriptor)
+    finally:
+        os.close(nowhere)

@@ -1,0 +1,41 @@
+"""A group of commands that are imported when they are used: `ringlog --help` must be fast."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, NamedTuple
+
+import click
+
+
+class LazyCommand(NamedTuple):
+    """Where a command is, and what the list of commands says of it."""
+
+    target: str
+    """`module:name`."""
+    short_help: str
+
+
+class LazyGroup(click.Group):
+    """A click group whose commands are given as LazyCommand, by name."""
+
+    def __init__(self, *args: Any, lazy: dict[str, LazyCommand], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *self._lazy})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        lazy = self._lazy.get(cmd_name)
+        if lazy is None:
+            return super().get_command(ctx, cmd_name)
+        module, _, name = lazy.target.partition(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command), f"{lazy.target} is a command"
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands by what is known of them without an import."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._lazy[name].short_help) for name in sorted(self._lazy)])

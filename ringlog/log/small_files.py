@@ -1,0 +1,36 @@
+"""Reads the small files of a partition for tools: bounded, whole or not at all."""
+
+from __future__ import annotations
+
+from ringlog.disk.api import Disk
+from ringlog.errors import CorruptFile
+from ringlog.limits import MIB
+from ringlog.log import envelope
+from ringlog.log.jobs import read_file, run_now
+from ringlog.log.producers import SNAPSHOT_MAGIC, ProducerEntry, ProducerTable, _Snapshot
+
+SMALL_FILE_BYTES_MAX = 64 * MIB
+"""No state, snapshot or index comes near: an index has at most 10 MiB, the others a few."""
+
+
+def read_small(disk: Disk, path: str) -> bytes:
+    """The content of a small file. Raises OSError, and CorruptFile for one that is far too long to be any."""
+    file = disk.open(path)
+    try:
+        size = disk.size(file)
+    finally:
+        disk.close(file)
+    if size > SMALL_FILE_BYTES_MAX:
+        raise CorruptFile("length", SMALL_FILE_BYTES_MAX, f"{size} bytes; no such file has more than this")
+    return run_now(disk, read_file(disk, path))
+
+
+def read_snapshot(data: bytes) -> tuple[int, list[ProducerEntry]]:
+    """The offset at which a snapshot was taken, and its producers. Raises CorruptFile."""
+    snapshot = envelope.unseal(SNAPSHOT_MAGIC, data, _Snapshot)
+    return snapshot.next_offset, snapshot.producers
+
+
+def entries_of(producers: ProducerTable) -> dict[int, ProducerEntry]:
+    """The producers of a table by their id."""
+    return producers._entries

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Builds and installs ringlog into a virtual environment. Usage: install.sh PYTHON [EXTRA]
+#
+# The liburing package compiles for more than a minute, so it is built in the background while
+# everything else is fetched and our own kernel is compiled.
+set -eu
+python=$1
+extra=${2:+[$2]}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+liburing=$(sed -nE 's/^ *"(liburing==[^;"]+).*/\1/p' pyproject.toml)
+
+"$python" -m pip install -q "$liburing" >"$log" 2>&1 &
+background=$!
+"$python" -m pip install -q scikit-build-core nanobind cmake ninja
+"$python" -m pip install -q --no-build-isolation --no-deps -e .
+if ! wait $background; then
+  cat "$log" >&2
+  echo "the liburing package did not build; it needs a C compiler and make" >&2
+  exit 1
+fi
+"$python" -m pip install -q --no-build-isolation -e ".$extra"

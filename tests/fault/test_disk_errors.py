@@ -1,0 +1,189 @@
+"""Short writes and errors at each call site: the partition is fenced with a typed error; nothing is acked falsely."""
+
+from __future__ import annotations
+
+import errno
+import random
+
+import pytest
+
+from ringlog.errors import DiskFull, PartitionFenced, RinglogError
+from ringlog.limits import KIB, MIB
+from ringlog.log.partition import Fenced, LogStatus, Progress
+from ringlog.log.settings import FlushPolicy, LogSettings
+from ringlog.model import Durability
+from tests.support.amounts import amount
+from tests.support.fake_disk import FakeDisk
+from tests.support.fake_disk_faults import Call, Faults
+from tests.support.log_workload import History, check_recovered
+from tests.support.logs import LogWorld
+
+POLICIES = ("ack", "interval:20", "os")
+
+
+def workload(world: LogWorld, history: History) -> None:
+    """Fixed: appends with two rolls, a checkpoint, a read from disk, a clean stop. Stops at the first error."""
+    for number in range(30):
+        value = b"%d" % number + bytes(80_000)
+        try:
+            offset = world.append(value, producer=(3, 0, number)).base_offset
+        except (PartitionFenced, DiskFull) as error:
+            history.errors.append(error)
+            return
+        history.sent[offset] = value
+        world.now_ms += 15
+        history.note(world.run())
+        if number == 20:
+            world.store.checkpoint()
+        history.note(world.settle())
+        if history.errors:
+            return
+    world.evict_all()
+    assert len(list(world.records(0))) == 30
+    history.note(world.store.close(now_ms=world.now_ms))
+
+
+def call_sites(policy: str) -> list[Call]:
+    """Every call that the workload makes."""
+    world = LogWorld(FakeDisk(1), settings_with(policy))
+    workload(world, History())
+    return world.fake.calls
+
+
+def settings_with(policy: str) -> LogSettings:
+    return LogSettings(segment_bytes=1 * MIB, flush=FlushPolicy.parse(policy))
+
+
+def run_with(faults: Faults, policy: str) -> tuple[FakeDisk, LogWorld | None, History, list[Exception]]:
+    disk, history, raised = FakeDisk(1, faults=faults), History(), []
+    world = None
+    try:
+        world = LogWorld(disk, settings_with(policy), open_now=False)
+        world.open()
+        workload(world, history)
+    except (OSError, RinglogError) as error:
+        raised.append(error)
+    return disk, world, history, raised
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_an_error_at_each_call_site_is_typed_and_loses_nothing_acknowledged(policy, code):
+    sites = call_sites(policy)
+    assert {"write", "flush", "flush_dir", "read", "preallocate", "open", "rename", "truncate"} <= {
+        c.kind for c in sites
+    }
+    for number, kind, *_ in sites[:: amount(short=3, full=1)]:
+        faults = Faults()
+        faults.fail_call(number, errno=code)
+        disk, world, history, raised = run_with(faults, policy)
+        told = history.errors + raised
+        assert told or kind in ("preallocate", "remove"), f"{kind} call {number} failed and nobody was told"
+        if code == errno.ENOSPC and history.errors:
+            assert any(isinstance(error, DiskFull) for error in history.errors)
+        assert all(error.retriable for error in history.errors)
+        survivor = disk.crash(random.Random(number))
+        disk.lose_power()
+        if world is not None:
+            check_recovered(survivor, world, history)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("nbytes", [0, 1, 512, 4096])
+def test_a_short_write_at_each_call_site_is_never_acknowledged(policy, nbytes):
+    writes = [call.number for call in call_sites(policy) if call.kind == "write" and call.length > nbytes]
+    for number in writes[:: amount(short=3, full=1)]:
+        faults = Faults()
+        faults.short_call(number, nbytes=nbytes)
+        disk, world, history, raised = run_with(faults, policy)
+        assert history.errors or raised, f"write call {number} was short and nobody was told"
+        survivor = disk.crash(random.Random(number))
+        disk.lose_power()
+        assert world is not None
+        check_recovered(survivor, world, history)
+
+
+def test_a_failed_flush_is_never_tried_again():
+    world = LogWorld(FakeDisk(1), settings_with("interval:20"))
+    world.append(b"a")
+    for _ in range(6):
+        world.run()
+    flushes = sum(call.kind == "flush" for call in world.fake.calls)
+    world.fake.faults.fail("flush", nth=flushes)
+    world.now_ms += 20
+    for _ in range(3):
+        world.run()
+    assert world.log.status is LogStatus.FENCED
+    for _ in range(50):
+        world.now_ms += 100
+        world.run()
+    assert sum(call.kind == "flush" for call in world.fake.calls) == flushes + 1
+
+
+def test_a_fenced_partition_refuses_appends_serves_reads_and_reopens():
+    world = LogWorld()
+    for number in range(5):
+        world.append(b"%d" % number)
+        world.settle()
+    world.fake.faults.fail("write", nth=sum(call.kind == "write" for call in world.fake.calls))
+    world.append(b"lost")
+    events = world.settle()
+    assert [type(event) for event in events] == [Fenced]
+    with pytest.raises(PartitionFenced, match="eopen"):
+        world.append(b"refused")
+    assert world.values() == [b"0", b"1", b"2", b"3", b"4"]
+    world.store.reopen(world.partition, now_ms=world.now_ms)
+    # The failed write may have reached the disk all the same: its record was not acknowledged, nor denied.
+    kept = world.values()
+    assert kept in ([b"0", b"1", b"2", b"3", b"4"], [b"0", b"1", b"2", b"3", b"4", b"lost"])
+    assert world.append(b"next").base_offset == len(kept)
+    world.settle()
+    assert world.values() == [*kept, b"next"]
+
+
+def test_other_partitions_do_not_notice_a_fenced_one():
+    from ringlog.model import TopicPartition
+
+    world = LogWorld()
+    other = LogWorld(world.disk, partition=TopicPartition("other", 0))
+    world.append(b"a")
+    world.settle()
+    world.fake.faults.fail("write", nth=sum(call.kind == "write" for call in world.fake.calls))
+    world.append(b"lost")
+    world.settle()
+    other.append(b"fine")
+    assert Progress(other.log, 1, Durability.FLUSHED) in other.settle()
+
+
+def test_a_full_disk_refuses_appends_with_a_typed_error_and_goes_on_when_there_is_room():
+    disk = FakeDisk(1, faults=Faults(space_bytes=3 * MIB))
+    world = LogWorld(disk, settings_with("ack"))
+    acked = 0
+    with pytest.raises(DiskFull) as full:
+        for _ in range(200):
+            world.append(bytes(100 * KIB))
+            for event in world.settle():
+                if isinstance(event, Fenced):
+                    raise event.error
+            acked = world.log.flushed_offset
+    assert full.value.retriable
+    assert acked > 10
+    assert len(world.values()) == acked, "reads go on"
+    world.store.reopen(world.partition, now_ms=world.now_ms)
+    assert len(world.values()) == acked
+    disk.faults.space_bytes = 100 * MIB
+    world.append(b"room again")
+    world.settle()
+    assert world.log.flushed_offset == acked + 1
+
+
+def test_a_file_system_without_preallocation_is_appended_to_all_the_same():
+    faults = Faults()
+    for nth in range(20):
+        faults.fail("preallocate", nth=nth, errno=errno.EOPNOTSUPP)
+    world = LogWorld(FakeDisk(1, faults=faults))
+    for number in range(30):
+        world.append(b"%d" % number + bytes(60_000))
+        world.settle()
+    assert world.log.flushed_offset == 30
+    assert not [event for event in world.events if isinstance(event, Fenced)]

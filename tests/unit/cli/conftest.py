@@ -1,0 +1,55 @@
+"""What the tests of the command share: a partition on a real file system, and the command itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cli.main import ringlog
+from ringlog.disk.plain import PlainDisk
+from tests.support.sample_logs import SampleLog
+
+
+class Partition:
+    """A closed partition of one small segment in a data directory of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.path = root / "orders-0"
+        self.segment = self.path / "00000000000000000000.log"
+
+    def flip(self, path: Path, position: int) -> None:
+        content = bytearray(path.read_bytes())
+        content[position] ^= 0x10
+        path.write_bytes(content)
+
+
+@pytest.fixture
+def partition(tmp_path: Path) -> Partition:
+    disk = PlainDisk()
+    log = SampleLog(disk, root=str(tmp_path))
+    log.append_samples(12, value_bytes=2000)
+    log.close()
+    disk.shutdown()
+    return Partition(tmp_path)
+
+
+@pytest.fixture
+def run():
+    """Run the command in this process; the result has exit_code, stdout and stderr."""
+    return lambda *arguments: CliRunner().invoke(ringlog, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def command():
+    """The command as a shell would start it."""
+
+    def start(*arguments, stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+        line = [sys.executable, "-m", "cli.main", *map(str, arguments)]
+        return subprocess.Popen(line, stdout=stdout, stderr=subprocess.PIPE)
+
+    return start

@@ -1,0 +1,126 @@
+"""What every command does: help that is fast, errors as one line, exit codes that scripts can rely on."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+
+import click
+import pytest
+
+import cli.main
+from cli.failures import ExitCode, exit_code, failure_line
+from cli.lazy import LazyCommand
+from ringlog import __version__
+from ringlog.errors import CorruptFile, InvalidRequest, InvariantBroken, PartitionBusy
+
+
+def test_version_is_that_of_the_package(run):
+    assert run("--version").stdout == f"ringlog, version {__version__}\n"
+
+
+def test_help_lists_the_groups_with_examples_and_exit_codes(run):
+    text = run("--help").stdout
+    assert "ringlog log verify /data" in text
+    assert "log  Look into the files of partitions" in text
+    assert "Exit codes:" in text
+
+
+def test_help_of_every_command_has_examples_and_json(run):
+    for command in ("dump", "verify"):
+        text = run("log", command, "--help").stdout
+        assert "Examples:" in text and "--json" in text
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["log", "--help"], ["log", "dump", "--help"]])
+def test_help_imports_neither_numpy_nor_liburing_nor_rich(arguments):
+    program = (
+        "import sys, cli.main\n"
+        f"try: cli.main.ringlog({arguments})\n"
+        "except SystemExit: print(sorted({'numpy', 'liburing', 'rich', 'msgspec'} & set(sys.modules)))"
+    )
+    output = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    ).stdout
+    assert output.splitlines()[-1] == "[]"
+
+
+def test_an_unknown_command_is_wrong_usage(run):
+    result = run("lgo")
+    assert result.exit_code == ExitCode.USAGE
+    assert "No such command" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (InvalidRequest("no such thing"), ExitCode.REFUSED, "ringlog: no such thing. See --help."),
+        (
+            PartitionBusy("orders-0 is busy."),
+            ExitCode.RETRY,
+            "ringlog: orders-0 is busy. Try again in a moment.",
+        ),
+        (
+            CorruptFile("magic", 0, "wrong"),
+            ExitCode.REFUSED,
+            "ringlog: magic at byte 0: wrong. `ringlog log verify` lists all that is broken.",
+        ),
+        (
+            InvariantBroken("offsets grow"),
+            ExitCode.REFUSED,
+            "ringlog: offsets grow. This is a bug of ringlog: please report it with this line.",
+        ),
+        (
+            PermissionError(13, "Permission denied", "/data/a\nb"),
+            ExitCode.SYSTEM,
+            "ringlog: /data/a\\nb: Permission denied. Run it as the user that owns the data.",
+        ),
+        (OSError("odd"), ExitCode.SYSTEM, "ringlog: odd. The system's manual explains the error."),
+    ],
+)
+def test_an_error_is_one_line_that_says_what_to_do_and_a_stable_code(monkeypatch, run, error, code, line):
+    def fail() -> None:
+        raise error
+
+    command = click.Command("fail", callback=fail)
+    monkeypatch.setattr(cli.main, "fail", command, raising=False)
+    monkeypatch.setitem(cli.main.ringlog._lazy, "fail", LazyCommand("cli.main:fail", ""))
+    result = run("fail")
+    assert (result.exit_code, result.stderr, result.stdout) == (code, line + "\n", "")
+    assert (exit_code(error), failure_line(error)) == (code, line)
+
+
+def test_interrupt_ends_quietly_with_130(monkeypatch, run):
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.main, "wait", click.Command("wait", callback=interrupt), raising=False)
+    monkeypatch.setitem(cli.main.ringlog._lazy, "wait", LazyCommand("cli.main:wait", ""))
+    result = run("wait")
+    assert (result.exit_code, result.stdout, result.stderr) == (ExitCode.INTERRUPTED, "", "")
+
+
+def test_ctrl_c_ends_a_real_command_quietly_though_nobody_reads_its_output(command, partition):
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    process = command("log", "dump", "--records", "--max-bytes", "5000", partition.path, stdout=writer)
+    os.close(writer)
+    assert process.stderr is not None
+    os.read(reader, 1)  # the first bytes are there: the pipe is full, and the command waits in a write
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == ExitCode.INTERRUPTED
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    os.close(reader)
+
+
+def test_a_closed_pipe_ends_a_real_command_quietly(command, partition):
+    process = command("log", "dump", "--records", "--max-bytes", "5000", partition.path)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.wait(timeout=60) == ExitCode.OUTPUT_CLOSED
+    assert process.stderr.read() == b""
+    process.stderr.close()

@@ -1,0 +1,88 @@
+"""`ringlog log verify`: which directories it takes, what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+from cli.failures import ExitCode
+
+
+def test_a_good_data_directory_is_good(run, partition):
+    for directory in (partition.root, partition.path):
+        result = run("log", "verify", directory)
+        assert result.exit_code == ExitCode.OK
+        assert result.stdout.startswith("1 partition, 1 segment, ")
+        assert result.stdout.endswith(" bytes, 0 violations, 0 notes\n")
+
+
+def test_a_violation_is_one_line_with_path_byte_rule_and_finding(run, partition):
+    partition.flip(partition.segment, 70)
+    result = run("log", "verify", partition.root)
+    assert result.exit_code == ExitCode.BROKEN_DATA
+    assert result.stdout.splitlines()[0] == (
+        f"{partition.segment}:0: violation: a segment is whole batches with right CRCs up to its end; "
+        "found crc at byte 17: not the CRC32C of the batch's bytes [whole-batches]"
+    )
+
+
+def test_notes_alone_are_no_failure(run, partition):
+    (partition.path / "partition.state.bad").write_bytes(b"")
+    result = run("log", "verify", partition.path)
+    assert result.exit_code == ExitCode.OK
+    assert "0 violations, 1 note\n" in result.stdout
+
+
+def test_all_partitions_of_a_data_directory_are_checked(run, partition):
+    shutil.copytree(partition.path, partition.root / "orders-1")
+    (partition.root / "elsewhere").mkdir()
+    partition.flip(partition.root / "orders-1" / partition.segment.name, 70)
+    result = run("log", "verify", "--json", partition.root)
+    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == ExitCode.BROKEN_DATA
+    assert {line["path"].split("/")[-2] for line in lines[:-1]} == {"orders-1"}
+    assert lines[-1]["type"] == "summary"
+    assert (lines[-1]["partitions"], lines[-1]["segments"]) == (2, 2)
+
+
+def test_json_names_the_rule_and_what_must_hold(run, partition):
+    partition.flip(partition.segment, 70)
+    first = json.loads(run("log", "verify", "--json", partition.path).stdout.splitlines()[0])
+    assert (first["type"], first["rule"], first["path"], first["byte"]) == (
+        "violation",
+        "whole-batches",
+        str(partition.segment),
+        0,
+    )
+    assert first["must_hold"] and first["found"]
+
+
+def test_a_name_that_is_no_text_does_not_break_the_output(run, partition):
+    (partition.path / "two\nlines\udcff").write_bytes(b"")
+    text = run("log", "verify", partition.path)
+    assert "two\\nlines\\udcff: violation" in text.stdout
+    lines = run("log", "verify", "--json", partition.path).stdout.splitlines()
+    assert json.loads(lines[0])["rule"] == "known-name"
+
+
+def test_an_empty_partition_is_good_and_a_directory_without_any_is_wrong_usage(run, tmp_path):
+    (tmp_path / "orders-0").mkdir()
+    assert run("log", "verify", tmp_path / "orders-0").exit_code == ExitCode.OK
+    (tmp_path / "elsewhere").mkdir()
+    result = run("log", "verify", tmp_path / "elsewhere")
+    assert result.exit_code == ExitCode.USAGE
+    assert "is no partition and has none in it" in result.stderr
+
+
+def test_a_missing_directory_and_a_file_are_wrong_usage(run, partition):
+    assert run("log", "verify", partition.root / "nowhere").exit_code == ExitCode.USAGE
+    assert run("log", "verify", partition.segment).exit_code == ExitCode.USAGE
+
+
+def test_a_real_process_ends_with_1_for_violations_and_shows_no_progress_bar_in_a_pipe(command, partition):
+    partition.flip(partition.segment, 70)
+    process = command("log", "verify", partition.root)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == ExitCode.BROKEN_DATA
+    assert errors == b""
+    assert b"whole-batches" in output

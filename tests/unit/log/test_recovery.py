@@ -1,0 +1,194 @@
+"""Promises of opening: clean stops cost no scan, crashes a bounded one."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ringlog.errors import OffsetOutOfRange
+from ringlog.limits import CHECKPOINT_BYTES, KIB, MIB
+from ringlog.log.settings import FlushPolicy, LogSettings
+from ringlog.log.state import PartitionState
+from tests.support.fake_disk import FakeDisk
+from tests.support.logs import LogWorld
+
+
+def filled(count=60, size=50_000, **kwargs):
+    world = LogWorld(**kwargs)
+    for number in range(count):
+        world.append(b"%04d" % number + bytes(size), producer=(6, 0, number), timestamp=number)
+        world.settle()
+    return world
+
+
+def test_after_a_clean_stop_opening_reads_no_segment():
+    world = filled()
+    world.close()
+    calls = len(world.fake.calls)
+    again = world.reopened()
+    assert again.report.clean and again.report.scanned_bytes == 0
+    assert not [c for c in again.fake.calls[calls:] if c.kind == "read" and c.path.endswith(".log")]
+    assert again.log.next_offset == 60
+
+
+def test_a_clean_stop_truncates_every_file_to_its_content():
+    world = filled()
+    positions = {segment.base_offset: segment.position for segment in world.log.segments}
+    world.close()
+    sizes = {int(n[:20]): s for n, s in world.disk.list_dir(world.path) if n.endswith(".log")}
+    assert sizes == positions
+    assert not world.fake.open_paths, "no file is left open"
+
+
+def test_a_reopened_log_goes_on_as_if_it_had_never_stopped():
+    world = filled(20)
+    for number in range(20, 40):
+        world.close()
+        world = world.reopened()
+        assert world.append(b"%04d" % (number - 1), producer=(6, 0, number - 1)).repeated
+        world.append(b"%04d" % number, producer=(6, 0, number), timestamp=number)
+        world.settle()
+    assert [value[:4] for value in world.values()] == [b"%04d" % number for number in range(40)]
+    assert world.store.find_time_now(world.partition, 35).offset == 35
+
+
+def test_an_empty_log_opens_and_closes():
+    world = LogWorld()
+    world.close()
+    again = world.reopened()
+    assert (again.log.next_offset, again.report.clean) == (0, True)
+    again.append(b"first")
+    again.settle()
+    assert again.values() == [b"first"]
+
+
+def test_a_directory_that_was_never_written_to_opens_empty():
+    world = LogWorld()
+    again = world.reopened(world.fake.crash(random.Random(1), survival=0.0))
+    assert again.log.next_offset == 0
+
+
+def test_after_a_crash_only_what_lies_above_the_recovery_point_is_scanned():
+    world = filled(10)
+    world.store.checkpoint()
+    world.run()
+    world.settle()
+    point = world.log.active.position
+    world.append(b"after the checkpoint")
+    world.settle()
+    end = world.log.active.position
+    after = world.reopened(world.fake.crash(random.Random(1)))
+    assert after.report.scanned_bytes == end - point
+    assert len(after.values()) == 11
+
+
+def test_checkpoints_follow_the_bytes_that_were_appended():
+    world = LogWorld(settings=LogSettings(), memory_bytes=128 * MIB)
+    chunk = bytes(1_000_000)
+    for _ in range(CHECKPOINT_BYTES // len(chunk) + 3):
+        world.append(chunk)
+        world.run()
+    world.settle()
+    world.run()
+    world.settle()
+    state = PartitionState.decode(world.fake.content(f"{world.path}/partition.state"))
+    assert not state.clean
+    assert state.active.position > CHECKPOINT_BYTES // 2
+
+
+def test_a_second_crash_right_after_recovery_scans_nothing_again():
+    world = filled(10)
+    after = world.reopened(world.fake.crash(random.Random(1)))
+    again = after.reopened(after.fake.crash(random.Random(2)))
+    assert again.report.scanned_bytes == 0
+    assert len(again.values()) == 10
+
+
+def test_leftovers_of_an_unfinished_replacement_are_removed():
+    world = filled(3)
+    world.close()
+    world.fake.put(f"{world.path}/partition.state.tmp", b"half")
+    world.reopened()
+    assert not world.disk.exists(f"{world.path}/partition.state.tmp")
+
+
+def test_records_found_by_recovery_are_flushed_before_they_are_served():
+    world = LogWorld(settings=LogSettings(flush=FlushPolicy.parse("os")))
+    world.append(b"written, not flushed")
+    for _ in range(6):
+        world.run()
+    after = world.reopened()  # the process died, the machine did not: the record is in the file
+    assert after.values() == [b"written, not flushed"]
+    assert after.reopened(after.fake.crash(random.Random(1), survival=0.0)).values() == [
+        b"written, not flushed"
+    ]
+
+
+def test_leader_epochs_survive_a_crash():
+    world = LogWorld()
+    for epoch in (1, 1, 4, 7):
+        world.append(b"x", leader_epoch=epoch)
+        world.settle()
+    after = world.reopened(world.fake.crash(random.Random(1)))
+    assert after.log.epochs.starts == world.log.epochs.starts
+
+
+@pytest.mark.parametrize("offset", [0, 1, 24, 25, 59, 60])
+def test_truncation_leaves_exactly_the_records_below_the_offset(offset):
+    world = filled()
+    world.store.truncate(world.partition, offset, now_ms=world.now_ms)
+    assert [value[:4] for value in world.values()] == [b"%04d" % number for number in range(offset)]
+    assert world.append(b"new", producer=(6, 0, offset)).base_offset == offset
+    world.settle()
+    after = world.reopened(world.fake.crash(random.Random(1)))
+    assert after.values()[offset:] == [b"new"]
+
+
+def test_truncation_inside_a_batch_removes_the_whole_batch():
+    world = LogWorld()
+    world.append(b"a", b"b")
+    world.append(b"c", b"d")
+    world.settle()
+    world.store.truncate(world.partition, 3, now_ms=0)
+    assert world.values() == [b"a", b"b"]
+
+
+def test_truncated_bytes_are_saved():
+    world = filled()
+    before = {n: s for n, s in world.disk.list_dir(world.path) if n.endswith(".log")}
+    world.store.truncate(world.partition, 10, now_ms=0)
+    saved = sum(size for name, size in world.disk.list_dir(world.path) if name.endswith(".cut"))
+    kept = sum(size for name, size in world.disk.list_dir(world.path) if name.endswith(".log"))
+    assert saved + kept >= sum(before.values()) - 64 * KIB
+    assert len([n for n, _ in world.disk.list_dir(world.path) if n.endswith(".cut")]) == len(before)
+
+
+def test_truncation_outside_of_the_log_is_refused():
+    world = filled(3)
+    with pytest.raises(OffsetOutOfRange):
+        world.store.truncate(world.partition, 4, now_ms=0)
+
+
+def test_truncation_forgets_later_epochs():
+    world = LogWorld()
+    world.append(b"a", leader_epoch=1)
+    world.append(b"b", leader_epoch=5)
+    world.settle()
+    world.store.truncate(world.partition, 1, now_ms=0)
+    assert world.log.epochs.latest == 1
+
+
+def test_a_sealed_segment_is_exactly_as_long_as_its_batches():
+    world = filled()
+    world.settle()
+    for segment in world.log.segments[:-1]:
+        name = f"{world.path}/{segment.base_offset:020d}.log"
+        assert len(world.fake.content(name)) == segment.position == len(world.fake.durable_content(name))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_slow_completions_change_nothing(seed):
+    world = filled(30, disk=FakeDisk(seed, delays=True))
+    after = world.reopened(world.fake.crash(random.Random(seed)))
+    assert [value[:4] for value in after.values()] == [b"%04d" % number for number in range(30)]
