@@ -10,17 +10,23 @@ from ringlog.log.partition import Event, Progress
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
 
+BUSY_MAX_S = 10.0
+"""A log that refuses appends for longer than this does not recover by itself."""
+
 
 def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
 def append(store: LogStore, name: TopicPartition, group: Group) -> int:
-    """Append a group; the offset behind it. When the log is busy, wait for the disk and try again."""
+    """Append a group; the offset behind it. When the log is busy, wait for the disk and try again, for a while."""
+    deadline = time.monotonic() + BUSY_MAX_S
     while True:
         try:
             return store.append(name, group.data, group.batches, now_ms=wall_ms()).last_offset + 1
         except PartitionBusy:
+            if time.monotonic() > deadline:
+                raise
             _require_progress(store.run(now_ms=wall_ms(), wait_s=None))
 
 

@@ -44,7 +44,7 @@ def write_json(report: Report, path: str) -> None:
 
 
 def show(report: Report, console: Console) -> None:
-    """Print the table, and say which goals were missed."""
+    """Print the table, say what each row and its limit is, and which goals were missed."""
     machine = report.machine
     storage = machine.storage
     console.print(
@@ -54,26 +54,26 @@ def show(report: Report, console: Console) -> None:
         highlight=False,
     )
     table = Table()
+    table.add_column("")
     table.add_column("what")
-    for heading in ("measured", "±"):
-        table.add_column(heading, justify="right")
-    table.add_column("its limit, measured beside it")
-    for heading in ("limit", "ratio"):
+    for heading in ("measured", "±", "limit", "ratio"):
         table.add_column(heading, justify="right")
     table.add_column("goal")
-    table.add_column("")
     for result in report.results:
         table.add_row(
-            result.what,
+            "[green]✓[/]" if result.reached else "[red]✗[/]",
+            result.name,
             f"{result.value:.3g} {result.unit}",
             f"{result.spread:.0%}",
-            result.limit_name,
             f"{result.limit_value:.3g}",
             f"{result.ratio:.2f}",
             result.goal.text,
-            "[green]✓[/]" if result.reached else "[red]✗[/]",
         )
     console.print(table)
+    legend = Table(box=None, show_header=False, padding=(0, 1))
+    for result in report.results:
+        legend.add_row(result.name, result.what, f"[dim]limit: {result.limit_name}[/]")
+    console.print(legend)
     missed = [result.name for result in report.results if not result.reached]
     if missed:
         console.print(f"[red]Missed:[/] {', '.join(missed)}", highlight=False)
