@@ -229,9 +229,8 @@ class PartitionLog:
             if batch.record_count < 1:
                 raise InvalidRequest(f"{self.name}: a batch without records cannot be appended")
         if nbytes > self.settings.append_bytes_max:
-            raise BatchTooLarge(
-                f"{self.name}: {nbytes} bytes of batches in one append; at most {self.settings.append_bytes_max} are taken"
-            )
+            most = self.settings.append_bytes_max
+            raise BatchTooLarge(f"{self.name}: {nbytes} bytes of batches in one append; at most {most} are taken")
         if self.pending_bytes + nbytes > PENDING_BYTES_PER_PARTITION_MAX:
             raise PartitionBusy(
                 f"{self.name}: {self.pending_bytes} bytes wait for the disk. Retry after a pause"
