@@ -5,7 +5,9 @@ from __future__ import annotations
 import mmap
 from collections.abc import Sequence
 
-from ringlog.limits import BLOCK_BYTES
+from ringlog.limits import BLOCK_BYTES, MIB
+
+_HUGE_BYTES_MIN = 4 * MIB
 
 assert mmap.PAGESIZE % BLOCK_BYTES == 0, "pages align blocks"
 
@@ -20,7 +22,11 @@ def aligned(nbytes: int) -> memoryview:
     """
     if nbytes <= 0:
         raise ValueError(f"aligned memory of {nbytes} bytes")
-    return memoryview(mmap.mmap(-1, nbytes))
+    memory = mmap.mmap(-1, nbytes)
+    if nbytes >= _HUGE_BYTES_MIN:
+        # Fewer page faults, and fewer pages to pin for each direct write.
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return memoryview(memory)
 
 
 def require_bytes(view: memoryview, *, writable: bool = False) -> None:

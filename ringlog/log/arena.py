@@ -11,10 +11,14 @@ A chunk is counted: it returns to the arena when its last holder lets go. Nothin
 
 from __future__ import annotations
 
+import mmap
+
 from ringlog.errors import check
 from ringlog.limits import KIB, MIB
 
 SLAB_BYTES = 1 * MIB
+_WARM_AHEAD = 4
+"""Slabs that are kept warm in front of the first free one."""
 CHUNK_CLASSES = (16 * KIB, 128 * KIB, SLAB_BYTES)
 
 
@@ -63,9 +67,23 @@ class Arena:
         self.free_bytes = region.nbytes
         self._slab_free = [True] * (region.nbytes // SLAB_BYTES)
         self._slabs_free = len(self._slab_free)
+        self._warm_slabs = 0
+        """Slabs from the start that were touched before; those behind cost page faults."""
         self._cut_free: dict[int, list[int]] = {size: [] for size in CHUNK_CLASSES[:-1]}
         self._cut_taken: dict[int, int] = {}
         """Chunks out of each cut slab; a slab with none out becomes whole again."""
+
+    def warm_up(self) -> None:
+        """Touch the next slab before it is needed, so that no append pays for the page faults of fresh memory.
+        To be called while a device is at work and the caller would wait anyway."""
+        free = self._slab_free
+        while self._warm_slabs < len(free) and not free[self._warm_slabs]:
+            self._warm_slabs += 1  # in use: whoever holds it touches it
+        if self._warm_slabs < len(free) and self._warm_slabs < free.index(True) + _WARM_AHEAD:
+            start = self._warm_slabs * SLAB_BYTES
+            for position in range(start, start + SLAB_BYTES, mmap.PAGESIZE):
+                self.region[position] = 0
+            self._warm_slabs += 1
 
     def take(self, nbytes: int) -> Chunk | None:
         """The smallest chunk that holds `nbytes`, or None when there is no room for it now."""

@@ -97,8 +97,8 @@ class ShardContext(NamedTuple):
     events: list[Event]
     make_room: Callable[[], bool]
     keep_tail: Callable[[PartitionLog, Extent], None]
-    mark_dirty: Callable[[PartitionLog], None]
-    """Have pump() called every cycle until the log is idle."""
+    mark_ready: Callable[[PartitionLog], None]
+    """Have pump() called in the next cycle: something came in, or what it waited for is done."""
 
 
 class PartitionLog:
@@ -124,6 +124,8 @@ class PartitionLog:
         self.context = context
         self.segments: list[Segment] = list(segments)
         """Ascending by base offset. The last one is active; those before it are sealed, or about to be."""
+        assert isinstance(self.segments[-1], ActiveSegment)
+        self.active: ActiveSegment = self.segments[-1]
         self.log_start_offset = log_start_offset
         self.epochs = epochs
         self.producers = producers
@@ -158,12 +160,6 @@ class PartitionLog:
         """Called when all of a segment that was rolled is flushed."""
 
     # -- what it knows -------------------------------------------------------------------------------------
-
-    @property
-    def active(self) -> ActiveSegment:
-        segment = self.segments[-1]
-        assert isinstance(segment, ActiveSegment)
-        return segment
 
     @property
     def readable_offset(self) -> int:
@@ -216,7 +212,8 @@ class PartitionLog:
         check(next_offset == base_offset + records, "offsets are dense at append")
         extent = self._extent_for(data, now_ms)
         self._note(batches, extent, base_offset, now_ms, leader_epoch)
-        self.context.mark_dirty(self)
+        if not self._in_flight:
+            self.context.mark_ready(self)
         return Appended(base_offset, next_offset - 1)
 
     def _judge(self, batches: Sequence[BatchInfo], nbytes: int) -> Repeat | None:
@@ -230,7 +227,9 @@ class PartitionLog:
                 raise InvalidRequest(f"{self.name}: a batch without records cannot be appended")
         if nbytes > self.settings.append_bytes_max:
             most = self.settings.append_bytes_max
-            raise BatchTooLarge(f"{self.name}: {nbytes} bytes of batches in one append; at most {most} are taken")
+            raise BatchTooLarge(
+                f"{self.name}: {nbytes} bytes of batches in one append; at most {most} are taken"
+            )
         if self.pending_bytes + nbytes > PENDING_BYTES_PER_PARTITION_MAX:
             raise PartitionBusy(
                 f"{self.name}: {self.pending_bytes} bytes wait for the disk. Retry after a pause"
@@ -266,8 +265,9 @@ class PartitionLog:
         self._stop_filling()
         self.on_roll(old)
         self.segments.append(new)
+        self.active = new
         self._tail_block = b""
-        self.context.mark_dirty(self)
+        self.context.mark_ready(self)
 
     def _extent_for(self, data: memoryview, now_ms: int) -> Extent:
         """The queued extent that now holds the data at its end."""
@@ -372,6 +372,7 @@ class PartitionLog:
         check(extent.base_offset == self.written_offset, "writes of a partition complete in order")
         self.written_offset = extent.next_offset
         extent.segment.written_position = extent.end
+        self.context.mark_ready(self)
         self.tail.append(extent)
         self.context.keep_tail(self, extent)
         if self.settings.flush.on_ack:
@@ -438,6 +439,7 @@ class PartitionLog:
                 self.fence(disk_error(self.name, "reserve space", -result))
             else:
                 segment.allocated = max(segment.allocated, position + length)
+            self.context.mark_ready(self)
 
         token = self.context.disk.preallocate(file, position, length)
         self.context.dispatcher.when_done(token, done)
@@ -485,6 +487,7 @@ class PartitionLog:
 
         def done(_: None) -> None:
             self._blocked = False
+            self.context.mark_ready(self)
 
         def failed(error: Exception) -> None:
             self._blocked = False

@@ -6,11 +6,11 @@ submission, completions are handed out, and what became durable comes back as ev
 
 from __future__ import annotations
 
-import mmap
 from collections import deque
 from collections.abc import Callable, Sequence
 
 from ringlog.disk.api import Disk
+from ringlog.disk.memory import aligned
 from ringlog.errors import OffsetOutOfRange, PartitionBusy, RinglogError, check
 from ringlog.limits import CHECKPOINT_BYTES, TAIL_BYTES_PER_SHARD, UNCHECKPOINTED_BYTES_PER_SHARD
 from ringlog.log.arena import Arena
@@ -46,8 +46,8 @@ class LogStore:
         self._events: list[Event] = []
         self._tail: deque[tuple[PartitionLog, Extent]] = deque()
         """Extents in memory, oldest first, over all partitions."""
-        self._dirty: dict[TopicPartition, PartitionLog] = {}
-        """Logs with something to write."""
+        self._ready: dict[TopicPartition, PartitionLog] = {}
+        """Logs that may have something to write now."""
         self._scratch: Scratch | None = None
         self._wanting: list[Housekeeper] = []
         """Those whose checkpoint waits for a flush."""
@@ -60,12 +60,12 @@ class LogStore:
         self._expiry_checked_ms = 0
         self._context = ShardContext(
             disk=disk,
-            arena=Arena(memory if memory is not None else memoryview(mmap.mmap(-1, TAIL_BYTES_PER_SHARD))),
+            arena=Arena(memory if memory is not None else aligned(TAIL_BYTES_PER_SHARD)),
             dispatcher=self._dispatcher,
             events=self._events,
             make_room=self._evict_oldest,
             keep_tail=self._keep_tail,
-            mark_dirty=self._mark_dirty,
+            mark_ready=self._mark_ready,
         )
 
     # -- opening and closing ---------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class LogStore:
             self._dispatcher.deliver(None)
         self._tail = deque((owner, extent) for owner, extent in self._tail if owner is not log)
         log.forget()
-        self._dirty.pop(name, None)
+        self._ready.pop(name, None)
         self._flush_due_ms.pop(name, None)
         del self.logs[name], self._housekeepers[name], self._readers[name], self.reports[name]
 
@@ -196,6 +196,7 @@ class LogStore:
         `wait_s` when there is nothing else to do. Returns what happened, in order."""
         self._pump(now_ms)
         self.disk.submit()
+        self._context.arena.warm_up()
         if self._dispatcher.deliver(wait_s):
             self._pump(now_ms)
             self.disk.submit()
@@ -205,13 +206,12 @@ class LogStore:
         return events
 
     def _pump(self, now_ms: int) -> None:
-        for name, log in list(self._dirty.items()):
+        ready, self._ready = self._ready, {}
+        for log in ready.values():
             log.pump(now_ms)
-            if log.idle or log.status is not LogStatus.OPEN:
-                del self._dirty[name]
 
-    def _mark_dirty(self, log: PartitionLog) -> None:
-        self._dirty[log.name] = log
+    def _mark_ready(self, log: PartitionLog) -> None:
+        self._ready[log.name] = log
 
     def _keep_house(self, now_ms: int) -> None:
         """What is due by the clock or by bytes. Costs nothing for partitions where nothing happens."""

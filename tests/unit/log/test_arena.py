@@ -47,6 +47,16 @@ def test_a_large_chunk_is_contiguous_over_slabs():
     assert memory.take(4 * MIB) is not None
 
 
+def test_warming_up_touches_only_memory_that_nobody_holds():
+    memory = arena(8)
+    held = [memory.take(1 * MIB) for _ in range(3)]
+    for chunk in held:
+        chunk.view[:] = b"x" * MIB
+    for _ in range(10):
+        memory.warm_up()
+    assert all(bytes(chunk.view) == b"x" * MIB for chunk in held)
+
+
 def test_an_arena_that_is_not_whole_slabs_is_refused():
     with pytest.raises(InvariantBroken):
         Arena(memoryview(bytearray(MIB + 1)))
