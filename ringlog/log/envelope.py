@@ -38,6 +38,20 @@ def unseal(magic: bytes, data: bytes, kind: type[T]) -> T:
     body = data[_HEAD.size :]
     if length != len(body):
         raise CorruptFile("body bytes", 8, f"says {length}, but {len(body)} follow")
+    return _open(body, crc, kind)
+
+
+def unseal_prefix(magic: bytes, data: bytes, kind: type[T]) -> T:
+    """Unwrap what `seal` made and something else follows, as in a slot that is longer than its content."""
+    if len(data) < _HEAD.size:
+        raise CorruptFile(
+            "envelope", len(data), f"{len(data)} bytes are shorter than the {_HEAD.size} of its head"
+        )
+    length = _HEAD.unpack_from(data)[2]
+    return unseal(magic, data[: _HEAD.size + length], kind)
+
+
+def _open(body: bytes, crc: int, kind: type[T]) -> T:
     if crc32c(body) != crc:
         raise CorruptFile("checksum", 4, "does not fit the body")
     try:

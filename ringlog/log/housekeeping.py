@@ -1,7 +1,8 @@
 """Seals, checkpoints and the clean stop of one partition: what moves its durable recovery point.
 
-All three write the indexes, the producers' snapshot and then `partition.state`, in this order: the state
-vouches for the others by checksum, so a crash in between leaves an older state that is still true.
+A checkpoint is one small durable write into `partition.point`. A seal and a stop write the indexes, the producers'
+snapshot and then `partition.state`, in this order: the state vouches for the others by checksum, so a crash in
+between leaves an older state that is still true.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from typing import NamedTuple
 from ringlog.errors import CorruptSegment, check
 from ringlog.log.epochs import EpochStart
 from ringlog.log.index import OFFSET_ENTRY, TIME_ENTRY
+from ringlog.log.index_rebuild import complete_index
 from ringlog.log.jobs import Job, must, replace_file, write_file
 from ringlog.log.names import INDEX, SNAPSHOT, STATE_NAME, TIME_INDEX, offset_name, parse_offset_name
 from ringlog.log.partition import LogStatus, PartitionLog, Quarantined, disk_error
+from ringlog.log.point import MovedPoint, save_point
 from ringlog.log.segment import ActiveSegment, SealedSegment, Segment
 from ringlog.log.state import ActivePoint, PartitionState, SavedIndexes, SealedEntry
 from ringlog.records.checksum import crc32c
@@ -42,10 +45,14 @@ class Mark(NamedTuple):
 class Housekeeper:
     """Runs the chores of one log, one at a time and in order."""
 
-    def __init__(self, log: PartitionLog, on_wanted: Callable[[Housekeeper], None]) -> None:
+    def __init__(self, log: PartitionLog, generation: int, on_wanted: Callable[[Housekeeper], None]) -> None:
         self.log = log
         self._on_wanted = on_wanted
         """Told when a checkpoint is wanted: from then on tick() is to be called until it returns True."""
+        self._generation = generation
+        """Of the state that was saved last."""
+        self._points = 0
+        """How often the recovery point was moved since."""
         self.bytes_checkpointed = log.bytes_appended
         self._ends: dict[int, Mark] = {}
         """Marks at the ends of segments that were rolled and are not sealed yet, by base offset."""
@@ -96,7 +103,7 @@ class Housekeeper:
                 log.flush()
             return False
         self._checkpoint, self._wanted = None, False
-        self._enqueue(lambda: self.save_mark(mark))
+        self._enqueue(lambda: self._move_point(mark))
         return True
 
     def _rolled(self, old: ActiveSegment) -> None:
@@ -132,9 +139,22 @@ class Housekeeper:
 
     # -- what ----------------------------------------------------------------------------------------------
 
+    def _move_point(self, mark: Mark) -> Job[None]:
+        """Make the mark the recovery point by one small write; by a save of the state where that cannot be."""
+        self._points += 1
+        point = MovedPoint(
+            self._generation, self._points, _active_point(mark), list(mark.epochs), producers=mark.snapshot
+        )
+        saved = yield from save_point(self.log.context.disk, self.log.path, point)
+        if saved:
+            self.bytes_checkpointed = mark.bytes_appended
+        else:
+            yield from self.save_mark(mark)
+
     def save_mark(self, mark: Mark, clean: bool = False) -> Job[None]:
         """Make the mark the recovery point."""
-        yield from self._save_indexes(mark)
+        if not mark.segment.index_gap_end:
+            yield from self._save_indexes(mark)
         if mark.snapshot is not None:
             path = f"{self.log.path}/{offset_name(mark.next_offset, SNAPSHOT)}"
             yield from replace_file(self.log.context.disk, path, mark.snapshot)
@@ -148,6 +168,8 @@ class Housekeeper:
         if old.held is not None:
             log.context.disk.truncate(old.held.file, old.position)
             must((yield log.context.disk.flush(old.held.file)), "flush")
+        yield from complete_index(log.context.disk, log.files, old)
+        mark = mark._replace(index_entries=len(old.index.offsets), time_index_entries=len(old.index.times))
         yield from self._save_indexes(mark)
         sealed = SealedSegment(
             SealedEntry(
@@ -191,6 +213,7 @@ class Housekeeper:
             crc32c(offsets, saved.index_crc),
             mark.time_index_entries,
             crc32c(times, saved.time_index_crc),
+            mark.position,
         )
 
     def _extend(self, path: str, position: int, data: bytes) -> Job[None]:
@@ -211,7 +234,10 @@ class Housekeeper:
     def _save_state(self, mark: Mark, clean: bool) -> Job[None]:
         log, segment = self.log, mark.segment
         check(log.flushed_offset >= mark.next_offset, "the recovery point is flushed")
+        self._generation += 1
+        self._points = 0
         state = PartitionState(
+            generation=self._generation,
             clean=clean,
             log_start_offset=log.log_start_offset,
             reach_bytes=log.settings.reach_bytes,
@@ -220,15 +246,7 @@ class Housekeeper:
                 for s in log.segments
                 if isinstance(s, SealedSegment) and s.base_offset < segment.base_offset
             ],
-            active=ActivePoint(
-                base_offset=segment.base_offset,
-                next_offset=mark.next_offset,
-                position=mark.position,
-                created_ms=segment.created_ms,
-                max_timestamp=mark.max_timestamp,
-                max_timestamp_offset=mark.max_timestamp_offset,
-                indexes=segment.saved,
-            ),
+            active=_active_point(mark),
             epochs=list(mark.epochs),
             has_producers=mark.snapshot is not None,
         )
@@ -260,6 +278,19 @@ class Housekeeper:
             log.roll(segment.created_ms)
         else:
             self.want_checkpoint()
+
+
+def _active_point(mark: Mark) -> ActivePoint:
+    segment = mark.segment
+    return ActivePoint(
+        base_offset=segment.base_offset,
+        next_offset=mark.next_offset,
+        position=mark.position,
+        created_ms=segment.created_ms,
+        max_timestamp=mark.max_timestamp,
+        max_timestamp_offset=mark.max_timestamp_offset,
+        indexes=segment.saved,
+    )
 
 
 def take_mark(log: PartitionLog) -> Mark:

@@ -174,9 +174,26 @@ class SegmentIndex:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
         if position >= self.next_position:
-            self.offsets.add(last_offset, position)
-            self.times.add(self.max_timestamp, self.max_timestamp_offset)
-            self.next_position = position + INDEX_INTERVAL_BYTES
+            self.add_entry(last_offset, position, self.max_timestamp, self.max_timestamp_offset)
+
+    def add_entry(
+        self, last_offset: int, position: int, max_timestamp: int, max_timestamp_offset: int
+    ) -> None:
+        """Add an entry to both: for a batch, and for the highest timestamp up to and including it."""
+        self.offsets.add(last_offset, position)
+        self.times.add(max_timestamp, max_timestamp_offset)
+        self.next_position = position + INDEX_INTERVAL_BYTES
+
+    def put_before(self, front: SegmentIndex, end: int) -> None:
+        """Take the entries of batches below byte `end` from another index, and keep one's own of the rest."""
+        first = bisect_left(self.offsets._positions, end)
+        for offset, position in zip(
+            self.offsets._offsets[first:], self.offsets._positions[first:], strict=True
+        ):
+            front.offsets.add(front.offsets.base_offset + offset, position)
+        for timestamp, offset in zip(self.times._timestamps, self.times._offsets, strict=True):
+            front.times.add(timestamp, front.times.base_offset + offset)
+        self.offsets, self.times = front.offsets, front.times
 
     def finish(self) -> None:
         """The segment is complete: its last time entry is its highest timestamp."""

@@ -110,9 +110,10 @@ def write_file(disk: Disk, path: str, data: bytes, position: int = 0) -> Job[Non
         disk.close(file)
 
 
-def write_fully(disk: Disk, file: File, data: bytes, position: int) -> Job[None]:
+def write_fully(disk: Disk, file: File, data: bytes, position: int, *, durable: bool = False) -> Job[None]:
     """Write small data; a short write is an error, as everywhere."""
-    wrote = must((yield disk.write(file, [memoryview(data)], position, durable=False)), f"write {file.path}")
+    token = disk.write(file, [memoryview(data)], position, durable=durable)
+    wrote = must((yield token), f"write {file.path}")
     if wrote != len(data):
         raise OSError(f"write {file.path}: only {wrote} of {len(data)} bytes")
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 _NAME = re.compile(
-    r"(?:(?P<offset>\d{20})(?P<suffix>\.log|\.index|\.timeindex|\.snapshot)|partition\.state)"
+    r"(?:(?P<offset>\d{20})(?P<suffix>\.log|\.index|\.timeindex|\.snapshot)|partition\.(?P<whole>state|point))"
     r"(?P<aside>(?:\.\d+){0,2}\.(?:cut|bad))?(?P<unfinished>\.tmp)?"
 )
 _OFFSET_MAX = 2**63 - 1
@@ -21,6 +21,7 @@ class FileKind(StrEnum):
     TIME_INDEX = "time index"
     SNAPSHOT = "snapshot"
     STATE = "state"
+    POINT = "recovery point"
 
 
 _KINDS = {
@@ -28,7 +29,8 @@ _KINDS = {
     ".index": FileKind.OFFSET_INDEX,
     ".timeindex": FileKind.TIME_INDEX,
     ".snapshot": FileKind.SNAPSHOT,
-    None: FileKind.STATE,
+    "state": FileKind.STATE,
+    "point": FileKind.POINT,
 }
 
 
@@ -64,4 +66,4 @@ def known_file(name: str) -> KnownFile | None:
     if offset > _OFFSET_MAX:
         return None
     aside, unfinished = found["aside"] is not None, found["unfinished"] is not None
-    return KnownFile(_KINDS[found["suffix"]], offset, aside, unfinished)
+    return KnownFile(_KINDS[found["suffix"] or found["whole"]], offset, aside, unfinished)

@@ -6,6 +6,7 @@
 `00000000000000000042.timeindex`  its time index; derived likewise
 `00000000000000000042.snapshot`   producer state just before offset 42; derived
 `partition.state`               recovery point, log start, catalogue of sealed segments
+`partition.point`               where the recovery point was moved since; the state is true without it
 `*.cut`                         bytes that were cut or truncated from a segment; never read, never deleted
 `*.bad`                         a derived or state file that could not be used; never read, never deleted
 `*.tmp`                         an unfinished replacement; removed at open
@@ -23,6 +24,7 @@ from ringlog.errors import InvalidRequest
 from ringlog.model import TopicPartition
 
 STATE_NAME = "partition.state"
+POINT_NAME = "partition.point"
 LOG, INDEX, TIME_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".snapshot"
 
 _OFFSET_NAME = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot)")

@@ -17,10 +17,10 @@ from ringlog.limits import BATCH_HEADER_BYTES, BLOCK_BYTES, INDEX_INTERVAL_BYTES
 from ringlog.log.arena import Chunk
 from ringlog.log.extent import block_ceil, block_floor
 from ringlog.log.index import OffsetIndex, TimeIndex
+from ringlog.log.index_rebuild import complete_index, load_indexes
 from ringlog.log.jobs import Job, must
 from ringlog.log.names import LOG, offset_name
 from ringlog.log.partition import PartitionLog
-from ringlog.log.sealed_indexes import load_indexes
 from ringlog.log.segment import ActiveSegment, Segment
 from ringlog.records.decode import decode_columns
 from ringlog.records.scan import Scan, scan
@@ -199,17 +199,18 @@ class Reader:
 
     def _indexes(self, segment: Segment) -> Job[tuple[OffsetIndex, TimeIndex]]:
         """A segment's indexes: from memory, from their files, or (when those are missing or wrong) rebuilt."""
-        if isinstance(segment, ActiveSegment):
-            return segment.index.offsets, segment.index.times
-        if segment.offsets is None or segment.times is None:
-            log = self._log
-            try:
+        log = self._log
+        try:
+            if isinstance(segment, ActiveSegment):
+                yield from complete_index(log.context.disk, log.files, segment)
+                return segment.index.offsets, segment.index.times
+            if segment.offsets is None or segment.times is None:
                 loaded = yield from load_indexes(log.context.disk, log.files, log.path, segment.entry)
-            except CorruptSegment as error:
-                self._quarantine(segment, error)
-                raise self._corrupt(segment, str(error)) from error
-            segment.offsets, segment.times = loaded
-        return segment.offsets, segment.times
+                segment.offsets, segment.times = loaded
+            return segment.offsets, segment.times
+        except CorruptSegment as error:
+            self._quarantine(segment, error)
+            raise self._corrupt(segment, str(error)) from error
 
     def _must_be_in_range(self, offset: int, bytes_max: int) -> None:
         log = self._log

@@ -23,17 +23,26 @@ from typing import NamedTuple
 import numpy as np
 
 from ringlog.disk.api import Disk, File
-from ringlog.errors import CorruptFile, CorruptSegment
+from ringlog.errors import CorruptFile
 from ringlog.log.epochs import EpochHistory
 from ringlog.log.files import SegmentFiles
 from ringlog.log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, SegmentIndex, TimeIndex
 from ringlog.log.jobs import Job, must, read_file, write_file
-from ringlog.log.names import INDEX, LOG, STATE_NAME, TIME_INDEX, free_name, offset_name, parse_offset_name
+from ringlog.log.names import (
+    INDEX,
+    LOG,
+    POINT_NAME,
+    STATE_NAME,
+    TIME_INDEX,
+    free_name,
+    offset_name,
+    parse_offset_name,
+)
+from ringlog.log.point import MovedPoint, newest_point, with_point
 from ringlog.log.producer_replay import SegmentPart, producers_at
 from ringlog.log.producers import ProducerTable
 from ringlog.log.replay import replay_epochs, replay_index, replay_producers
 from ringlog.log.scanner import ScanEnd, Scratch, scan_file
-from ringlog.log.sealed_indexes import index_from_log
 from ringlog.log.segment import ActiveSegment, SealedSegment, Segment
 from ringlog.log.state import ActivePoint, PartitionState, SavedIndexes, SealedEntry
 from ringlog.log.verdict import Verdict, judge_end, save_range
@@ -60,6 +69,8 @@ class Recovered(NamedTuple):
     log_start_offset: int
     epochs: EpochHistory
     producers: ProducerTable
+    generation: int
+    """Of the state that was found; 0 when there was none."""
     reach_bytes: int
     """How far one write could reach, by the policy that the log was last written under."""
     report: RecoveryReport
@@ -79,6 +90,8 @@ class Recovery:
         self._report = RecoveryReport()
         self._epochs = EpochHistory()
         self._producers = ProducerTable()
+        self._point: MovedPoint | None = None
+        """What moved the recovery point since the state was saved."""
 
     def run(self) -> Job[Recovered]:
         try:
@@ -96,9 +109,14 @@ class Recovery:
             start = state.log_start_offset
         else:
             self._report.clean = False
+            if state is not None:
+                state = yield from self._move_state(state)
             segments = yield from self._open_unclean(state, sizes)
             start = max(state.log_start_offset if state else 0, segments[0].base_offset)
-        return Recovered(segments, start, self._epochs, self._producers, self._reach_bytes, self._report)
+        generation = state.generation if state is not None else 0
+        return Recovered(
+            segments, start, self._epochs, self._producers, generation, self._reach_bytes, self._report
+        )
 
     # -- what is there -------------------------------------------------------------------------------------
 
@@ -123,6 +141,14 @@ class Recovery:
         except CorruptFile as error:
             self._set_aside(STATE_NAME, str(error))
             return None
+
+    def _move_state(self, state: PartitionState) -> Job[PartitionState]:
+        """The state with its recovery point where checkpoints have moved it since."""
+        path = f"{self._path}/{POINT_NAME}"
+        if not self._disk.exists(path):
+            return state
+        self._point = newest_point((yield from read_file(self._disk, path)), state)
+        return state if self._point is None else with_point(state, self._point)
 
     def _set_aside(self, name: str, why: str) -> None:
         """A file that cannot be used is renamed, never deleted."""
@@ -168,14 +194,20 @@ class Recovery:
         index = yield from self._saved_index(point)
         saved = point.indexes
         if index is None:
-            self._tell(f"the indexes of {offset_name(point.base_offset, LOG)} were missing or wrong; rebuilt")
-            index = yield from index_from_log(
-                self._disk, self._files, point.base_offset, point.position, self._scratch
+            self._tell(f"the indexes of {offset_name(point.base_offset, LOG)} were missing or wrong")
+            index = SegmentIndex.resume(
+                OffsetIndex(point.base_offset),
+                TimeIndex(point.base_offset),
+                point.max_timestamp,
+                point.max_timestamp_offset,
             )
             saved = SavedIndexes()
         active = ActiveSegment(point.base_offset, point.created_ms, index, point.position)
         active.next_offset = point.next_offset
         active.saved = saved
+        if saved.position < point.position:
+            # The scan must stay short: what lacks is filled in when somebody needs it.
+            active.index_gap_end = point.position
         return active
 
     def _saved_index(self, point: ActivePoint) -> Job[SegmentIndex | None]:
@@ -207,6 +239,8 @@ class Recovery:
 
     def _load_producers(self, state: PartitionState) -> Job[None]:
         """The producers' state at the recovery point: from its snapshot, or from all batches below the point."""
+        if self._point is not None and self._point.producers is not None:
+            self._producers = ProducerTable.decode(self._point.producers, self._point.active.next_offset)
         if not state.has_producers:
             return
         parts = [
@@ -271,13 +305,10 @@ class Recovery:
     ) -> Job[ActiveSegment | None]:
         """The segment of the recovery point; None when it lost what was flushed, and is refused to readers."""
         size = sizes.get(point.base_offset, 0)
-        why = f"has {size} bytes, but {point.position} were flushed"
         if size >= point.position:
-            try:
-                return (yield from self._active_at(point))
-            except CorruptSegment as error:
-                why = str(error)
-        self._tell(f"{offset_name(point.base_offset, LOG)}: {why}: it is not served")
+            return (yield from self._active_at(point))
+        name = offset_name(point.base_offset, LOG)
+        self._tell(f"{name} has {size} bytes, but {point.position} were flushed: it is not served")
         entry = SealedEntry(
             point.base_offset, point.next_offset, size, point.max_timestamp, 0, 0, quarantined=True
         )

@@ -5,9 +5,11 @@ The counterpart of `PartitionLog.append`, for whole tables of batches at once.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 import numpy as np
 
-from ringlog.limits import PRODUCER_BATCHES_KEPT
+from ringlog.limits import INDEX_INTERVAL_BYTES, PRODUCER_BATCHES_KEPT
 from ringlog.log.batch import batch_infos
 from ringlog.log.epochs import EpochHistory
 from ringlog.log.index import SegmentIndex
@@ -16,27 +18,40 @@ from ringlog.log.producers import ProducerTable
 
 def replay_index(index: SegmentIndex, table: np.ndarray) -> None:
     """Add the batches of a BATCH_TABLE whose positions count from the start of the segment."""
-    positions = table["position"]
-    highest = np.maximum.accumulate(table["max_timestamp"])
-    done = 0
-    while done < len(table):
-        # The next batch that makes an entry; those before it only move the highest timestamp.
-        entry = max(int(np.searchsorted(positions, index.next_position)), done)
-        upto = min(entry + 1, len(table))
-        if highest[upto - 1] > index.max_timestamp:
-            peak = done + int(table["max_timestamp"][done:upto].argmax())
-            if table["max_timestamp"][peak] > index.max_timestamp:
-                index.max_timestamp = int(table["max_timestamp"][peak])
-                index.max_timestamp_offset = int(table["last_offset"][peak])
-        if entry < len(table):
-            index.add_batch(
-                int(table["last_offset"][entry]), int(positions[entry]), int(table["max_timestamp"][entry])
-            )
-        done = upto
+    if not len(table):
+        return
+    timestamps = table["max_timestamp"]
+    highest = np.maximum.accumulate(np.maximum(timestamps, index.max_timestamp))
+    rises = timestamps > np.concatenate(([index.max_timestamp], highest[:-1]))
+    # For each batch the last one up to it that raised the highest timestamp; -1: one of an earlier table did.
+    peaks = np.maximum.accumulate(np.where(rises, np.arange(len(table)), -1))
+    offsets = np.where(peaks >= 0, table["last_offset"][peaks], index.max_timestamp_offset)
+    rows = _entry_rows(table["position"].tolist(), index.next_position)
+    for last_offset, position, timestamp, offset in zip(
+        table["last_offset"][rows].tolist(),
+        table["position"][rows].tolist(),
+        highest[rows].tolist(),
+        offsets[rows].tolist(),
+        strict=True,
+    ):
+        index.add_entry(last_offset, position, timestamp, offset)
+    index.max_timestamp, index.max_timestamp_offset = int(highest[-1]), int(offsets[-1])
+
+
+def _entry_rows(positions: list[int], next_position: int) -> list[int]:
+    """The batches that make an entry: each the first that begins INDEX_INTERVAL_BYTES behind the one before."""
+    rows = []
+    row = bisect_left(positions, next_position)
+    while row < len(positions):
+        rows.append(row)
+        row = bisect_left(positions, positions[row] + INDEX_INTERVAL_BYTES, lo=row + 1)
+    return rows
 
 
 def replay_epochs(epochs: EpochHistory, table: np.ndarray) -> None:
     """Note where the leader epoch changes."""
+    if not len(table) or (table["leader_epoch"] == epochs.latest).all():
+        return
     changes = np.flatnonzero(np.diff(table["leader_epoch"], prepend=table["leader_epoch"][:1] - 1))
     for row in changes:
         epochs.note(int(table["leader_epoch"][row]), int(table["base_offset"][row]))
@@ -45,6 +60,8 @@ def replay_epochs(epochs: EpochHistory, table: np.ndarray) -> None:
 def replay_producers(producers: ProducerTable, table: np.ndarray, now_ms: int) -> None:
     """Note the last batches of every producer; earlier ones could not be recognised any more anyway."""
     rows = table[table["producer_id"] >= 0]
+    if not len(rows):
+        return
     for producer_id in np.unique(rows["producer_id"]):
         own = rows[rows["producer_id"] == producer_id][-PRODUCER_BATCHES_KEPT:]
         for batch, base_offset in zip(batch_infos(own), own["base_offset"].tolist(), strict=True):

@@ -98,7 +98,9 @@ def scan_file(
 
 def _read_window(disk: Disk, file: File, window: memoryview, begin: int, stop: int) -> int:
     length = min(_WINDOW_BYTES, block_ceil(stop) - begin)
-    return disk.read(file, window[_CARRY_BYTES : _CARRY_BYTES + length], begin)
+    token = disk.read(file, window[_CARRY_BYTES : _CARRY_BYTES + length], begin)
+    disk.submit()  # now: it is to be read while the window before it is checked
+    return token
 
 
 def read_range(

@@ -38,6 +38,8 @@ class ActiveSegment:
         """Bytes that are reserved on disk."""
         self.preallocation = Preallocation()
         self.saved = SavedIndexes()
+        self.index_gap_end = 0
+        """Batches below it may lack in the indexes: a crash took what was not saved of them. 0: nothing lacks."""
         self.quarantined = False
 
     @property

@@ -33,6 +33,8 @@ class SavedIndexes(msgspec.Struct, array_like=True, frozen=True):
     index_crc: int = 0
     time_index_entries: int = 0
     time_index_crc: int = 0
+    position: int = 0
+    """They cover the segment's bytes below it."""
 
 
 class ActivePoint(msgspec.Struct, array_like=True, frozen=True):
@@ -50,6 +52,8 @@ class ActivePoint(msgspec.Struct, array_like=True, frozen=True):
 class PartitionState(msgspec.Struct, array_like=True, frozen=True):
     """Everything in the file. `clean`: the active segment was truncated to exactly `active.position`."""
 
+    generation: int
+    """Counts the saves of this file; what moves the recovery point in between names the one that it belongs to."""
     clean: bool
     log_start_offset: int
     reach_bytes: int

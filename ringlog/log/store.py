@@ -92,7 +92,7 @@ class LogStore:
             found.epochs,
             found.producers,
         )
-        housekeeper = Housekeeper(log, self._wanting.append)
+        housekeeper = Housekeeper(log, found.generation, self._wanting.append)
         if not found.report.clean or found.reach_bytes != settings.reach_bytes:
             # The next crash must not scan again what was scanned now, nor judge by another policy than appends have.
             run_now(self.disk, housekeeper.save_point())

@@ -86,8 +86,10 @@ class _PartitionCheck:
         yield from state_file.load(
             self._disk, has_segments=bool(sizes), was_set_aside=self._files.was_state_set_aside
         )
+        self._is_clean = is_clean(state_file.state, sizes)
+        if not self._is_clean:
+            state_file.move(self._disk)
         state = self._state = state_file.state
-        self._is_clean = is_clean(state, sizes)
         epochs = None
         if state is not None:
             yield from check_state(self._directory, state_file.path, state, sizes, compacted=self._compacted)

@@ -10,7 +10,8 @@ from ringlog.disk.api import Disk
 from ringlog.errors import CorruptFile, InvariantBroken
 from ringlog.log.epochs import EpochHistory, EpochStart
 from ringlog.log.findings import Finding, Rule, note
-from ringlog.log.names import LOG, STATE_NAME, offset_name
+from ringlog.log.names import LOG, POINT_NAME, STATE_NAME, offset_name
+from ringlog.log.point import newest_point, with_point
 from ringlog.log.small_files import read_small
 from ringlog.log.state import PartitionState, SealedEntry
 
@@ -40,6 +41,14 @@ class StateFile:
             yield Finding(Rule.STATE, self.path, error.position, f"{error.field}: {error.reason}")
         except OSError as error:
             yield Finding(Rule.READABLE, self.path, None, str(error))
+
+    def move(self, disk: Disk) -> None:
+        """Put the recovery point where checkpoints have moved it since the state was saved, as an opening does."""
+        path = f"{self.path.rpartition('/')[0]}/{POINT_NAME}"
+        if self.state is not None and disk.exists(path):
+            point = newest_point(read_small(disk, path), self.state)
+            if point is not None:
+                self.state = with_point(self.state, point)
 
 
 def is_clean(state: PartitionState | None, sizes: Mapping[int, int]) -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ringlog.disk.api import Disk
-from ringlog.log.names import LOG, STATE_NAME
+from ringlog.log.names import LOG, POINT_NAME, STATE_NAME
+from ringlog.log.point import newest_point, with_point
 from ringlog.log.state import PartitionState
 from ringlog.model import Codec, TopicPartition
 from ringlog.records.checksum import crc32c
@@ -65,7 +66,8 @@ class SampleLog(LogWorld):
     def checkpoint(self) -> None:
         """Move the recovery point to the end of the log."""
         self.settle()
-        self.store._housekeepers[self.partition].want_checkpoint()
+        self.store.checkpoint()
+        self.run()
         self.settle()
 
     # -- looking at it ---------------------------------------------------------------------------------------
@@ -91,7 +93,12 @@ class SampleLog(LogWorld):
         return int(self.batches(name)["position"][row])
 
     def state(self) -> PartitionState:
-        return PartitionState.decode(bytes(self.content(STATE_NAME)))
+        """As checkpoints have moved it since it was saved."""
+        state = PartitionState.decode(bytes(self.content(STATE_NAME)))
+        if POINT_NAME not in self.names():
+            return state
+        point = newest_point(bytes(self.content(POINT_NAME)), state)
+        return with_point(state, point) if point else state
 
     # -- damaging it -----------------------------------------------------------------------------------------
     def put(self, name: str, data: bytes) -> None:

@@ -13,6 +13,7 @@ from ringlog.log.state import ActivePoint, PartitionState, SavedIndexes, SealedE
 from ringlog.model import TopicPartition
 
 STATE = PartitionState(
+    generation=4,
     clean=True,
     log_start_offset=3,
     reach_bytes=4096,

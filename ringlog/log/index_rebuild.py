@@ -1,4 +1,4 @@
-"""Loads the indexes of a sealed segment, and rebuilds them when their files are missing or wrong."""
+"""Loads the indexes of segments, and rebuilds from the log what is missing or wrong."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ringlog.log.jobs import Job, read_file, write_file
 from ringlog.log.names import INDEX, LOG, TIME_INDEX, offset_name
 from ringlog.log.replay import replay_index
 from ringlog.log.scanner import Scratch, scan_file
+from ringlog.log.segment import ActiveSegment
 from ringlog.log.state import SealedEntry
 from ringlog.records.checksum import crc32c
 
@@ -38,12 +39,22 @@ def load_indexes(
     return index.offsets, index.times
 
 
+def complete_index(disk: Disk, files: SegmentFiles, segment: ActiveSegment) -> Job[None]:
+    """Fill the gap that a crash left in the indexes of a growing segment. Lookups are right with the gap, but slow."""
+    end = segment.index_gap_end
+    if end:
+        front = yield from index_from_log(disk, files, segment.base_offset, end, Scratch(), growing=True)
+        if segment.index_gap_end:  # nobody else did it meanwhile
+            segment.index.put_before(front, end)
+            segment.index_gap_end = 0
+
+
 def index_from_log(
-    disk: Disk, files: SegmentFiles, base_offset: int, stop: int, scratch: Scratch
+    disk: Disk, files: SegmentFiles, base_offset: int, stop: int, scratch: Scratch, *, growing: bool = False
 ) -> Job[SegmentIndex]:
-    """The indexes of a segment's first `stop` bytes, from its batches."""
+    """The indexes of a segment's first `stop` bytes, from its batches. `growing`: appends go on behind them."""
     index = SegmentIndex(base_offset)
-    held = files.hold(base_offset)
+    held = files.hold(base_offset, write=growing)
     try:
         end = yield from scan_file(
             disk,
