@@ -1,9 +1,9 @@
 """Compression of a batch's records as Kafka's readers take it: gzip, xerial-framed snappy, lz4 frames, zstd.
 
-Unfolding writes into memory that was bounded before: at first a little more than the input, then only as much
-as the records unfolded so far claim, while nothing is wrong with them; never more than
-DECOMPRESSED_BYTES_MAX. So a bomb that unfolds to anything but records is refused after its first bytes. A
-raw snappy block is unfolded in one step, but says its size before, and holds at most 22 times its own.
+Unfolding writes into memory that was bounded before: at first a little, then only as much as the records
+unfolded so far claim, while nothing is wrong with them; never more than DECOMPRESSED_BYTES_MAX. So a bomb
+that unfolds to anything but records is refused after its first bytes. A raw snappy block is unfolded in one
+step, but says its size before, and holds at most 22 times its own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SNAPPY_RATIO_MAX = 22
 """Snappy's densest element makes 64 bytes out of 3."""
 
 _FIRST_STEP_BYTES = 256 * limits.KIB
-"""Memory beyond the size of the input that is given to a batch of which nothing is known yet."""
+"""Memory for a batch of whose records nothing is known yet. Codecs take about as much for themselves."""
 
 _UNTOUCHED = b"\x9d\x17 ringlog \xe3\xb0\xc4\x5a\x00"
 """Laid at the end of the memory to unfold into: when it is still there, the codec did not run out of room."""
@@ -90,7 +90,7 @@ def unfold(payload: Any, row: Any) -> memoryview:
     codec = codec_of(int(row["attributes"]))
     position = int(row["position"]) + limits.BATCH_HEADER_BYTES
     view = memoryview(payload)
-    capacity = min(limits.DECOMPRESSED_BYTES_MAX, view.nbytes + _FIRST_STEP_BYTES)
+    capacity = _FIRST_STEP_BYTES
     while True:
         memory = bytearray(capacity)
         try:

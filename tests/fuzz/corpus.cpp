@@ -18,7 +18,8 @@ struct Shape {
     int64_t headers;
     int64_t timestamp_step;
 
-    static constexpr const char* kText = "the quick brown fox jumps over the lazy dog, again and again and again";
+    static constexpr const char* kText =
+        "the quick brown fox jumps over the lazy dog, again and again and again";
     static const uint8_t* text() { return reinterpret_cast<const uint8_t*>(kText); }
     static constexpr int64_t kTextBytes = 64;
 
@@ -36,7 +37,8 @@ struct Shape {
     }
 };
 
-void append_batch(Input& to, const Shape& shape, int64_t base_offset, int16_t attributes, int32_t spare_offsets) {
+void append_batch(Input& to, const Shape& shape, int64_t base_offset, int16_t attributes,
+                  int32_t spare_offsets) {
     const Measured measured = measure_records(shape);
     BatchRow row{};
     row.base_offset = base_offset;
@@ -60,8 +62,13 @@ void append_batch(Input& to, const Shape& shape, int64_t base_offset, int16_t at
 
 std::vector<Input> make_corpus() {
     const Shape shapes[] = {
-        {0, 0, false, 0, 0}, {1, 5, false, 0, 0}, {1, 5, true, 1, 0},           {3, 20, true, 0, 1},
-        {9, 1, true, 3, 70}, {80, 1, false, 0, 0}, {8, 64, true, 9, int64_t{1} << 40},
+        {0, 0, false, 0, 0},
+        {1, 5, false, 0, 0},
+        {1, 5, true, 1, 0},
+        {3, 20, true, 0, 1},
+        {9, 1, true, 3, 70},
+        {80, 1, false, 0, 0},
+        {8, 64, true, 9, int64_t{1} << 40},
     };
     std::vector<Input> corpus;
     for (const Shape& shape : shapes) {

@@ -9,7 +9,8 @@ using Input = std::vector<uint8_t>;
 
 std::vector<Input> make_corpus();
 
-// Makes lengths and CRCs right again, as far as batches can be walked to, so that mutated records are reached.
+// Makes lengths and CRCs right again, as far as batches can be walked to, so that mutated records are
+// reached.
 void reseal(Input& data);
 
 }  // namespace ringlog::fuzz

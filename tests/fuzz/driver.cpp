@@ -1,4 +1,5 @@
-// Runs one fuzz target without libFuzzer: mutates a built-in corpus, from a seed, so that any run can be repeated.
+// Runs one fuzz target without libFuzzer: mutates a built-in corpus, from a seed, so that any run can be
+// repeated.
 //
 //   fuzz_scan [--seed S] [--runs N] [--seconds T] [FILE…]
 //
@@ -54,8 +55,20 @@ private:
 
     void change(Input& data) {
         static const std::vector<uint8_t> kBytes = {0, 1, 2, 3, 0x0e, 0x7f, 0x80, 0xfe, 0xff};
-        static const std::vector<uint64_t> kNumbers = {0, 1, 2, 7, 48, 49, 61, 0x7fff, 0x7fffffff, 0x80000000,
-                                                       0xffffffff, 0xfffffffe, 0x7fffffffffffffff, ~uint64_t{0}};
+        static const std::vector<uint64_t> kNumbers = {0,
+                                                       1,
+                                                       2,
+                                                       7,
+                                                       48,
+                                                       49,
+                                                       61,
+                                                       0x7fff,
+                                                       0x7fffffff,
+                                                       0x80000000,
+                                                       0xffffffff,
+                                                       0xfffffffe,
+                                                       0x7fffffffffffffff,
+                                                       ~uint64_t{0}};
         const size_t at = below(data.size() + 1);
         const auto place = data.begin() + static_cast<std::ptrdiff_t>(at);
         const auto left = [&](size_t wanted) { return std::min(wanted, data.size() - at); };

@@ -1,9 +1,9 @@
 // Decoding the records of any bytes whose batch headers are plausible; CRCs are not asked for.
 //
 // Invariant: the three passes agree. When measuring finds no fault, filling columns of exactly the measured
-// sizes succeeds and stays inside them, and the index has as many records; when it finds one, the index finds the
-// same. No prefix of right records needs more bytes than they take. Filling columns from bytes that have changed
-// since they were measured stays inside them too.
+// sizes succeeds and stays inside them, and the index has as many records; when it finds one, the index finds
+// the same. No prefix of right records needs more bytes than they take. Filling columns from bytes that have
+// changed since they were measured stays inside them too.
 #include <algorithm>
 #include <initializer_list>
 #include <memory>
@@ -65,7 +65,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::vector<Section> sections;
     BatchRow row;
     while (cursor.next(row)) {
-        const Bytes records{data + row.position + at::kRecords, static_cast<size_t>(row.length) - at::kRecords};
+        const Bytes records{data + row.position + at::kRecords,
+                            static_cast<size_t>(row.length) - at::kRecords};
         sections.push_back({row, records, false});
     }
 
@@ -76,7 +77,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     Fault index_fault;
     size_t index_faulty = 0;
     index_sections(sections, positions, index_fault, index_faulty);
-    REQUIRE(fault.field == index_fault.field && fault.position == index_fault.position && faulty == index_faulty);
+    REQUIRE(fault.field == index_fault.field && fault.position == index_fault.position &&
+            faulty == index_faulty);
     if (fault) {
         REQUIRE(fault.position >= 0 && fault.position <= static_cast<int64_t>(sections[faulty].records.size));
         // Sizes of other bytes: they may fit by chance, but nothing may be written outside.

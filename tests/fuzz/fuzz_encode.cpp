@@ -1,7 +1,7 @@
 // Encoding columns whose offsets and bitmaps are any bytes, as a careless caller may hand them in.
 //
-// Invariant: nothing outside the columns is read. What is refused is refused while measuring; what was measured is
-// written into exactly so many bytes, and the batch passes every check that there is.
+// Invariant: nothing outside the columns is read. What is refused is refused while measuring; what was
+// measured is written into exactly so many bytes, and the batch passes every check that there is.
 #include <algorithm>
 #include <cstring>
 #include <vector>

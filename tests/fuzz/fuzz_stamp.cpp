@@ -16,7 +16,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         for (const bool append_time : {false, true}) {
             std::vector<uint8_t> stamped = before;
             Fault fault;
-            const int64_t next = stamp_batches(stamped.data(), size, {base_offset, 6, append_time, 1234}, fault);
+            const int64_t next =
+                stamp_batches(stamped.data(), size, {base_offset, 6, append_time, 1234}, fault);
             if (fault) {
                 REQUIRE(next == -1);
                 REQUIRE(stamped == before);

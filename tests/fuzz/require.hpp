@@ -4,10 +4,10 @@
 #include <cstdlib>
 
 // Always on: a fuzzer whose invariant is compiled out proves nothing.
-#define REQUIRE(condition)                                                                       \
-    do {                                                                                         \
-        if (!(condition)) {                                                                      \
+#define REQUIRE(condition)                                                                      \
+    do {                                                                                        \
+        if (!(condition)) {                                                                     \
             std::fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition); \
-            std::abort();                                                                        \
-        }                                                                                        \
+            std::abort();                                                                       \
+        }                                                                                       \
     } while (false)

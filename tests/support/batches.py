@@ -7,8 +7,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from ringlog.native import _kernel
 from tests.support.twins import batch as twin
-from tests.support.twins.crc32c import crc32c
 
 EDGES = (0, 1, -1, -2, 2, 7, 48, 49, 61, 127, 128, 2**15 - 1, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63))
 
@@ -110,5 +110,5 @@ def reseal(data: bytearray) -> None:
         end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
         if end < at + twin.HEADER.size or end > len(data):
             return
-        data[at + 17 : at + 21] = crc32c(bytes(data[at + 21 : end])).to_bytes(4, "big")
+        data[at + 17 : at + 21] = _kernel.crc32c(data[at + 21 : end]).to_bytes(4, "big")
         at = end

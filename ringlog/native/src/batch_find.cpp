@@ -1,4 +1,4 @@
-// Finds the next whole batch in bytes that are not known to begin with one: what recovery asks behind a fault.
+// Finds the next whole batch in any bytes: what recovery asks for behind a fault.
 //
 // Bytes of users may look like any number of overlapping headers, each of them claiming megabytes. A CRC
 // over each claim would take quadratic time, so the CRCs of prefixes are kept at regular marks, and the

@@ -5,7 +5,7 @@
 //   12  leader_epoch         i32   ┘
 //   16  magic                i8      always 2
 //   17  crc                  u32     CRC32C of everything from byte 21 on
-//   21  attributes           i16     0-2 codec · 3 append time · 4 transactional · 5 control · 6 delete horizon
+//   21  attributes           i16     0-2 codec, 3 append time, 4 transactional, 5 control, 6 delete horizon
 //   23  last_offset_delta    i32
 //   27  base_timestamp       i64
 //   35  max_timestamp        i64

@@ -41,7 +41,8 @@ bool BatchCursor::read_header(BatchRow& row) noexcept {
     row.base_offset = load_big<int64_t>(batch + at::kBaseOffset);
     if (row.base_offset < 0) return fail("base_offset", at::kBaseOffset, "negative");
     if (expected_offset_ >= 0) {
-        if (row.base_offset < expected_offset_) return fail("base_offset", at::kBaseOffset, "below the expected one");
+        if (row.base_offset < expected_offset_)
+            return fail("base_offset", at::kBaseOffset, "below the expected one");
         if (rules_.dense && row.base_offset != expected_offset_) {
             return fail("base_offset", at::kBaseOffset, "above the expected one");
         }
@@ -49,8 +50,10 @@ bool BatchCursor::read_header(BatchRow& row) noexcept {
 
     if (available < at::kLeaderEpoch) return fail_incomplete();
     const int64_t length = int64_t{load_big<int32_t>(batch + at::kBatchLength)} + int64_t{kLengthPrefixBytes};
-    if (length < int64_t{at::kRecords}) return fail("batch_length", at::kBatchLength, "smaller than a batch's header");
-    if (length > rules_.bytes_max) return fail("batch_length", at::kBatchLength, "larger than a batch may be");
+    if (length < int64_t{at::kRecords})
+        return fail("batch_length", at::kBatchLength, "smaller than a batch's header");
+    if (length > rules_.bytes_max)
+        return fail("batch_length", at::kBatchLength, "larger than a batch may be");
     row.length = static_cast<int32_t>(length);
 
     if (available < at::kMagic) return fail_incomplete();
@@ -85,11 +88,13 @@ bool BatchCursor::read_header(BatchRow& row) noexcept {
 
     if (available < at::kBaseSequence) return fail_incomplete();
     row.producer_epoch = load_big<int16_t>(batch + at::kProducerEpoch);
-    if (row.producer_epoch < -1) return fail("producer_epoch", at::kProducerEpoch, "negative, and not -1 for none");
+    if (row.producer_epoch < -1)
+        return fail("producer_epoch", at::kProducerEpoch, "negative, and not -1 for none");
 
     if (available < at::kRecordCount) return fail_incomplete();
     row.base_sequence = load_big<int32_t>(batch + at::kBaseSequence);
-    if (row.base_sequence < -1) return fail("base_sequence", at::kBaseSequence, "negative, and not -1 for none");
+    if (row.base_sequence < -1)
+        return fail("base_sequence", at::kBaseSequence, "negative, and not -1 for none");
 
     if (available < at::kRecords) return fail_incomplete();
     row.record_count = load_big<int32_t>(batch + at::kRecordCount);

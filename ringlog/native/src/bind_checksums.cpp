@@ -39,7 +39,8 @@ template <class Offset>
 void hash_column(const Offsets<Offset>& offsets, nb::handle data, int32_t partitions, const Partitions& out) {
     const PyBuffer view(data);
     if (partitions <= 0) throw std::invalid_argument("partitions must be positive");
-    if (offsets.size() != out.size() + 1) throw std::invalid_argument("offsets need one entry more than keys");
+    if (offsets.size() != out.size() + 1)
+        throw std::invalid_argument("offsets need one entry more than keys");
     const Offset* const begins = offsets.data();
     int32_t* const result = out.data();
     const size_t count = out.size();

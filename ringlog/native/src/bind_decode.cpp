@@ -1,11 +1,13 @@
 // Python's way into the records of batches: as columns, or one by one and only when asked.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <limits>
 #include <stdexcept>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "bindings.hpp"
@@ -83,7 +85,8 @@ private:
 };
 
 nb::bytearray new_bytearray(int64_t size) {
-    auto bytes = nb::steal<nb::bytearray>(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+    auto bytes =
+        nb::steal<nb::bytearray>(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
     if (!bytes.is_valid()) throw nb::python_error();
     return bytes;
 }
@@ -104,7 +107,8 @@ public:
     }
 
     ByteSink bytes_of(const std::string& name, const ByteTotals& totals) {
-        if (totals.bytes > std::numeric_limits<int32_t>::max() || totals.count >= std::numeric_limits<int32_t>::max()) {
+        if (totals.bytes > std::numeric_limits<int32_t>::max() ||
+            totals.count >= std::numeric_limits<int32_t>::max()) {
             throw nb::value_error("a column would pass 2 GiB; decode fewer batches at once");
         }
         ByteSink sink;
@@ -218,9 +222,11 @@ private:
         for (int32_t j = 0; j < record.header_count; ++j) {
             Field key;
             Field value;
-            if (!next_header(at, end, key, value)) throw std::runtime_error("the buffer changed behind its index");
+            if (!next_header(at, end, key, value))
+                throw std::runtime_error("the buffer changed behind its index");
             headers.append(nb::make_tuple(
-                nb::str(reinterpret_cast<const char*>(key.data), static_cast<size_t>(key.length)), object_of(value)));
+                nb::str(reinterpret_cast<const char*>(key.data), static_cast<size_t>(key.length)),
+                object_of(value)));
         }
         return headers;
     }
@@ -235,9 +241,10 @@ private:
         if (!parser.next(record)) throw std::runtime_error("the buffer changed behind its index");
         nb::object made = nb::steal(type()->tp_alloc(type(), 5));
         if (!made.is_valid()) throw nb::python_error();
-        const nb::object fields[] = {
-            nb::int_(row.base_offset + record.offset_delta), nb::int_(section.timestamp(record.timestamp_delta)),
-            object_of(record.key), object_of(record.value), headers_of(record, from.data + from.size)};
+        const nb::object fields[] = {nb::int_(row.base_offset + record.offset_delta),
+                                     nb::int_(section.timestamp(record.timestamp_delta)),
+                                     object_of(record.key), object_of(record.value),
+                                     headers_of(record, from.data + from.size)};
         for (Py_ssize_t i = 0; i < 5; ++i) PyTuple_SET_ITEM(made.ptr(), i, fields[i].inc_ref().ptr());
         return made;
     }
@@ -270,8 +277,8 @@ void bind_decode(nb::module_& m) {
           nb::arg("offset"), nb::arg("timestamp"), nb::arg("key"), nb::arg("value"), nb::arg("headers"));
     m.def("records_bytes_needed", &bytes_needed, nb::arg("prefix"), nb::arg("row"));
     nb::class_<RecordIndex>(m, "RecordIndex")
-        .def(nb::init<nb::handle, nb::handle, nb::handle, nb::type_object>(), nb::arg("data"), nb::arg("rows"),
-             nb::arg("payloads").none(), nb::arg("record_type"))
+        .def(nb::init<nb::handle, nb::handle, nb::handle, nb::type_object>(), nb::arg("data"),
+             nb::arg("rows"), nb::arg("payloads").none(), nb::arg("record_type"))
         .def("__len__", &RecordIndex::size)
         .def("get", &RecordIndex::get, nb::arg("i"))
         .def("slice", &RecordIndex::slice, nb::arg("start"), nb::arg("stop"));

@@ -1,14 +1,15 @@
 // Python's way to make batches, from columns or from sequences of objects.
 #include <nanobind/nanobind.h>
 
+#include <cstring>
 #include <limits>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "batch_scan.hpp"
 #include "bindings.hpp"
 #include "columns.hpp"
+#include "copy_bytes.hpp"
 #include "py_columns.hpp"
 #include "record_encode.hpp"
 
@@ -44,7 +45,9 @@ BatchFields read_fields(const nb::tuple& fields) {
             throw nb::python_error();
         }
         case EncodeError::kTimestampRange: reason = "timestamps are too far apart"; break;
-        case EncodeError::kColumnOffsets: reason = "offsets must not decrease and must end within the data"; break;
+        case EncodeError::kColumnOffsets:
+            reason = "offsets must not decrease and must end within the data";
+            break;
         case EncodeError::kHeaderCount: reason = "more headers than a record may have"; break;
         case EncodeError::kHeaderKeyNull: reason = "a header's key must not be null"; break;
         case EncodeError::kSourceChanged: reason = "the columns changed while they were encoded"; break;
@@ -54,7 +57,8 @@ BatchFields read_fields(const nb::tuple& fields) {
 }
 
 nb::bytearray new_bytearray(size_t size) {
-    auto bytes = nb::steal<nb::bytearray>(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+    auto bytes =
+        nb::steal<nb::bytearray>(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
     if (!bytes.is_valid()) throw nb::python_error();
     return bytes;
 }
@@ -135,7 +139,8 @@ nb::bytearray encode_columns(nb::handle values, nb::handle keys, nb::handle time
     if (NarrowColumn::fits(value_column)) {
         const NarrowColumn narrow_values(value_column);
         if (keys.is_none()) return encode_with(NullColumn{}, narrow_values, NoHeaders{});
-        if (NarrowColumn::fits(key_column)) return encode_with(NarrowColumn(key_column), narrow_values, NoHeaders{});
+        if (NarrowColumn::fits(key_column))
+            return encode_with(NarrowColumn(key_column), narrow_values, NoHeaders{});
     }
     return encode_with(key_column, value_column, NoHeaders{});
 }
@@ -209,11 +214,13 @@ void read_headers(const nb::object& lists, ObjectSource& source, std::vector<nb:
     source.header_begins.push_back(0);
     for (size_t i = 0; i < fast_size(lists); ++i) {
         if (PyObject* const list = fast_item(lists, i); list != Py_None) {
-            const nb::object pairs = fast_sequence(list, "the headers of a record must be a sequence of pairs");
+            const nb::object pairs =
+                fast_sequence(list, "the headers of a record must be a sequence of pairs");
             alive.push_back(pairs);
             for (size_t j = 0; j < fast_size(pairs); ++j) {
                 PyObject* const pair = fast_item(pairs, j);
-                if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2 || !PyUnicode_Check(PyTuple_GET_ITEM(pair, 0))) {
+                if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2 ||
+                    !PyUnicode_Check(PyTuple_GET_ITEM(pair, 0))) {
                     wrong_type("headers", i, "a sequence of (str, bytes or None)");
                 }
                 Py_ssize_t size = 0;
@@ -234,7 +241,8 @@ nb::bytearray encode_objects(nb::handle values, nb::handle keys, nb::handle time
     const nb::object value_list = fast_sequence(values, "values must be a sequence");
     const size_t count = fast_size(value_list);
     if (count == 0) throw nb::value_error("a batch needs at least one record");
-    if (count > static_cast<size_t>(kRecordsPerBatchMax)) throw nb::value_error("more records than a batch may have");
+    if (count > static_cast<size_t>(kRecordsPerBatchMax))
+        throw nb::value_error("more records than a batch may have");
     source.values = pieces_of(value_list, "values");
     if (!keys.is_none()) {
         alive.push_back(fast_sequence(keys, "keys must be a sequence"));
@@ -264,7 +272,8 @@ nb::bytearray encode_empty(int64_t last_offset, int64_t max_timestamp, const nb:
     measured.base_timestamp = measured.max_timestamp = max_timestamp;
     BatchRow row = make_row(wanted, 0, measured);
     row.last_offset = last_offset;
-    if (last_offset < wanted.base_offset || last_offset - wanted.base_offset > std::numeric_limits<int32_t>::max()) {
+    if (last_offset < wanted.base_offset ||
+        last_offset - wanted.base_offset > std::numeric_limits<int32_t>::max()) {
         throw nb::value_error("last_offset must lie at or less than 2^31 above base_offset");
     }
     nb::bytearray batch = new_bytearray(at::kRecords);
@@ -279,14 +288,16 @@ nb::bytearray fold(nb::handle unfolded, nb::handle compressed, int16_t codec) {
     const PyBuffer payload(compressed);
     if (batch.size() < at::kRecords) throw nb::value_error("not a batch");
     const size_t size = at::kRecords + payload.size();
-    if (size > static_cast<size_t>(std::numeric_limits<int32_t>::max())) throw nb::value_error("too large for a batch");
+    if (size > static_cast<size_t>(std::numeric_limits<int32_t>::max()))
+        throw nb::value_error("too large for a batch");
     nb::bytearray folded = new_bytearray(size);
     uint8_t* const memory = memory_of(folded);
     std::memcpy(memory, batch.data(), at::kRecords);
     copy_bytes(memory + at::kRecords, payload.data(), payload.size());
     store_big(memory + at::kBatchLength, static_cast<int32_t>(size - kLengthPrefixBytes));
     const auto attributes = load_big<int16_t>(memory + at::kAttributes);
-    store_big(memory + at::kAttributes, static_cast<int16_t>((attributes & ~kCodecMask) | (codec & kCodecMask)));
+    store_big(memory + at::kAttributes,
+              static_cast<int16_t>((attributes & ~kCodecMask) | (codec & kCodecMask)));
     seal_batch(memory, size);
     return folded;
 }

@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 
+#include <cstring>
 #include <optional>
 #include <stdexcept>
 
@@ -61,7 +62,8 @@ nb::tuple scan(nb::handle data, int level, int64_t bytes_max, int64_t expected_o
     if (counted.fault && only_whole) throw CorruptBatchError(counted.fault);
     const Bytes good{view.data(), static_cast<size_t>(counted.end)};
     return nb::make_tuple(make_table(good, counted.batches, rules), counted.end,
-                          counted.fault ? CorruptBatchError(counted.fault).to_python() : nb::none(), counted.fault.incomplete);
+                          counted.fault ? CorruptBatchError(counted.fault).to_python() : nb::none(),
+                          counted.fault.incomplete);
 }
 
 int64_t find(nb::handle data, int64_t start, int64_t min_offset, int64_t bytes_max) {
@@ -106,7 +108,8 @@ void bind_scan(nb::module_& m) {
     m.attr("DECOMPRESSED_BYTES_MAX") = kUnfoldedBytesMax;
     m.def("scan", &scan, nb::arg("data"), nb::arg("level"), nb::arg("bytes_max"), nb::arg("expected_offset"),
           nb::arg("dense"), nb::arg("min_epoch"), nb::arg("gapless"), nb::arg("only_whole"));
-    m.def("find_batch", &find, nb::arg("data"), nb::arg("start"), nb::arg("min_offset"), nb::arg("bytes_max"));
+    m.def("find_batch", &find, nb::arg("data"), nb::arg("start"), nb::arg("min_offset"),
+          nb::arg("bytes_max"));
     m.def("stamp", &stamp, nb::arg("data"), nb::arg("base_offset"), nb::arg("leader_epoch"),
           nb::arg("append_time_ms").none());
 }

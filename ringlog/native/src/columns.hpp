@@ -29,7 +29,8 @@ struct ByteColumn {
     OffsetColumn offsets;
     int64_t width = 0;
     const uint8_t* data = nullptr;
-    int64_t data_bytes = std::numeric_limits<int64_t>::max();  // Arrow does not tell, so its offsets are trusted
+    // Arrow does not tell the size of the data, so its offsets are trusted.
+    int64_t data_bytes = std::numeric_limits<int64_t>::max();
 
     Piece at(int64_t i) const noexcept {
         i += first;
@@ -76,7 +77,8 @@ struct HeaderColumn {
             key.length = Piece::kOutOfBounds;
             return;
         }
-        if (pair_validity != nullptr && !bit_is_set(pair_validity, pair + pair_first)) return;  // null key: refused
+        // A null pair has a null key, which the encoder refuses.
+        if (pair_validity != nullptr && !bit_is_set(pair_validity, pair + pair_first)) return;
         key = keys.at(pair);
         value = values.at(pair);
     }

@@ -93,7 +93,7 @@ uint32_t run_portable(uint32_t crc, const uint8_t* data, size_t size) noexcept {
 }
 
 #if defined(__x86_64__)
-#define RINGLOG_CRC_TARGET __attribute__((target("sse4.2")))
+#define RINGLOG_CRC_TARGET __attribute__((target("sse4.2,crc32")))
 constexpr const char* kHardwareName = "sse4.2";
 RINGLOG_CRC_TARGET inline uint64_t step8(uint64_t crc, uint64_t word) noexcept {
     return _mm_crc32_u64(crc, word);

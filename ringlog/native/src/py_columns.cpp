@@ -39,7 +39,8 @@ ByteColumn arrow_bytes(const ArrowSchema& schema, const ArrowArray& array, const
     } else if (format == "Z" || format == "U") {
         column.offsets.wide = static_cast<const int64_t*>(buffer_of(array, 1, what));
     } else {
-        refuse(what, "must be binary, string or fixed-size binary, not Arrow format '" + std::string(format) + "'");
+        refuse(what,
+               "must be binary, string or fixed-size binary, not Arrow format '" + std::string(format) + "'");
     }
     column.data = static_cast<const uint8_t*>(buffer_of(array, 2, what));
     return column;
@@ -93,7 +94,8 @@ ByteColumn BorrowedColumns::bytes(nb::handle object, const char* what, int64_t& 
     column.data_bytes = static_cast<int64_t>(data.size());
     if (const nb::object valid = object.attr("valid"); !valid.is_none()) {
         const PyBuffer& bitmap = hold(valid);
-        if (static_cast<int64_t>(bitmap.size()) < (length + 7) / 8) refuse(what, "the validity bitmap is too short");
+        if (static_cast<int64_t>(bitmap.size()) < (length + 7) / 8)
+            refuse(what, "the validity bitmap is too short");
         column.validity = bitmap.data();
     }
     return column;
@@ -141,6 +143,10 @@ HeaderColumn BorrowedColumns::headers(nb::handle object, int64_t records) {
     if (array->length != records) refuse(kWhat, "one list for each value is needed");
     const ArrowSchema& pair_schema = *schema->children[0];
     const ArrowArray& pairs = *array->children[0];
+    const auto is_named = [&](int64_t i, std::string_view name) {
+        return pair_schema.children[i]->name != nullptr && pair_schema.children[i]->name == name;
+    };
+    if (!is_named(0, "key") || !is_named(1, "value")) refuse(kWhat, "the pairs must be of a key and a value");
 
     HeaderColumn column;
     column.present = true;

@@ -18,7 +18,8 @@ public:
     // the compressed records stand and the byte among the unfolded ones.
     CorruptBatchError(const Fault& fault, int64_t records_position)
         : fault_(fault),
-          reason_(std::string(fault.reason) + ", at byte " + std::to_string(fault.position) + " when unfolded") {
+          reason_(std::string(fault.reason) + ", at byte " + std::to_string(fault.position) +
+                  " when unfolded") {
         fault_.position = records_position;
     }
 

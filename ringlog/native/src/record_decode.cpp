@@ -24,7 +24,8 @@ public:
 
     [[gnu::always_inline]] bool append(int64_t i, const Field& field) noexcept {
         const int64_t size = field.length > 0 ? field.length : 0;
-        if (i >= sink_.totals.count || size > sink_.totals.bytes - used_) [[unlikely]] return false;
+        if (i >= sink_.totals.count || size > sink_.totals.bytes - used_) [[unlikely]]
+            return false;
         copy_bytes(sink_.data + used_, field.data, static_cast<size_t>(size));
         used_ += size;
         sink_.offsets[i + 1] = static_cast<int32_t>(used_);
@@ -45,7 +46,8 @@ private:
 
 }  // namespace
 
-Totals measure_sections(const std::vector<Section>& sections, bool with_headers, Fault& fault, size_t& faulty) noexcept {
+Totals measure_sections(const std::vector<Section>& sections, bool with_headers, Fault& fault,
+                        size_t& faulty) noexcept {
     Totals totals;
     Record record;
     for (size_t i = 0; i < sections.size(); ++i) {

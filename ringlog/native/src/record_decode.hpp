@@ -58,9 +58,10 @@ struct ColumnSinks {
     ByteSink header_values;
 };
 
-// Checks every record of the sections and adds up what their columns need. At a fault, `faulty` is the index of
-// its section and the fault's position lies within that section's records.
-Totals measure_sections(const std::vector<Section>& sections, bool with_headers, Fault& fault, size_t& faulty) noexcept;
+// Checks every record of the sections and adds up what their columns need. At a fault, `faulty` is the index
+// of its section and the fault's position lies within that section's records.
+Totals measure_sections(const std::vector<Section>& sections, bool with_headers, Fault& fault,
+                        size_t& faulty) noexcept;
 
 // Fills the columns of sections that were measured. False when the bytes have changed since: nothing is
 // written outside the sinks even then.

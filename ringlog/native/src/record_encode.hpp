@@ -78,7 +78,8 @@ EncodeError add_headers(const Source& source, int32_t i, int64_t count, int64_t&
 }
 
 template <class Source>
-[[gnu::always_inline]] inline EncodeError fetch(const Source& source, int32_t i, int64_t base_timestamp, RecordPieces& record) noexcept {
+[[gnu::always_inline]] inline EncodeError fetch(const Source& source, int32_t i, int64_t base_timestamp,
+                                                RecordPieces& record) noexcept {
     if (__builtin_sub_overflow(source.timestamp(i), base_timestamp, &record.timestamp_delta)) {
         return EncodeError::kTimestampRange;
     }

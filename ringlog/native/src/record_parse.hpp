@@ -136,7 +136,8 @@ public:
     int64_t position() const noexcept { return at_ - begin_; }
 
 private:
-    [[gnu::noinline, gnu::cold]] bool fail(const char* field, const uint8_t* where, const char* reason) noexcept {
+    [[gnu::noinline, gnu::cold]] bool fail(const char* field, const uint8_t* where,
+                                           const char* reason) noexcept {
         fault_ = {field, where - begin_, reason};
         return false;
     }
@@ -145,7 +146,8 @@ private:
     [[gnu::always_inline]] bool varint(const char* field, const uint8_t*& at, const uint8_t* end,
                                        Int& value) noexcept {
         const uint8_t* const behind = read_varint(at, end, value);
-        if (behind == nullptr) [[unlikely]] return fail(field, at, "not a whole varint of its type");
+        if (behind == nullptr) [[unlikely]]
+            return fail(field, at, "not a whole varint of its type");
         at = behind;
         return true;
     }
@@ -161,7 +163,8 @@ private:
         return true;
     }
 
-    // The byte behind the headers, or null. Takes and gives the position by value, so that it stays in a register.
+    // The byte behind the headers, or null. Takes and gives the position by value, so that it stays in a
+    // register.
     [[gnu::noinline]] const uint8_t* skip_headers(const uint8_t* count_field, const uint8_t* at,
                                                   const uint8_t* end, int32_t count) noexcept {
         if (count < 0) fail("header_count", count_field, "negative");

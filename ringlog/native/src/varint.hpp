@@ -72,7 +72,8 @@ template <class Int>
                                                          Int& value) noexcept {
     using Unsigned = std::make_unsigned_t<Int>;
     // One byte, or two: nearly all lengths and deltas.
-    if (from == end) [[unlikely]] return nullptr;
+    if (from == end) [[unlikely]]
+        return nullptr;
     const Unsigned low = from[0];
     if (low < 0x80) {
         value = unzigzag(low);

@@ -17,6 +17,7 @@ from ringlog.records.scan import check
 from tests.support.batches import batch_fields, record_lists
 from tests.support.twins import batch as twin
 
+SWAPPED_HEADERS = pa.list_(pa.struct([("value", pa.string()), ("key", pa.string())]))
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
@@ -189,6 +190,7 @@ def test_column_offsets_that_lead_out_of_the_data_are_refused(offsets, width):
         {"values": pa.array([b"a"]), "headers": pa.array([None, None], type=HEADERS)},
         {"values": pa.array([b"a"]), "headers": pa.array([[(None, b"v")]], type=HEADERS)},
         {"values": pa.array([b"a"]), "headers": pa.array([[None]], type=HEADERS)},
+        {"values": pa.array([b"a"]), "headers": pa.array([[("v", "k")]], type=SWAPPED_HEADERS)},
         {"values": pa.array([b"a"]), "timestamps": np.zeros(2, dtype=np.int64)},
         {"values": pa.array([b"a"]), "timestamps": np.zeros(1, dtype=np.float64)},
         {"values": pa.array([b"a"]), "timestamps": pa.array([None], type=pa.int64())},
