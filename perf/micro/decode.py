@@ -44,10 +44,10 @@ def run(bench: Bench) -> Result:
     return result_of(
         "decode",
         f"decode {VALUE_BYTES} B records to all columns, 1 MB at a time",
-        "M records/s",
+        "M rec/s",
         samples,
         "CRC32C and copy of the same bytes",
         limits,
-        Goal.at_least(20, "M records/s"),
+        Goal.at_least(20, "M rec/s"),
         {"gb_per_s": len(data) / count * samples[-1] / 1e3},
     )

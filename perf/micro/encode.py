@@ -43,10 +43,10 @@ def run(bench: Bench) -> Result:
     return result_of(
         "encode",
         f"encode {VALUE_BYTES} B records from columns, batches of {BATCH_RECORDS:,}",
-        "M records/s",
+        "M rec/s",
         samples,
         "copy and CRC32C of the same bytes",
         limits,
-        Goal.at_least(20, "M records/s"),
+        Goal.at_least(20, "M rec/s"),
         {"gb_per_s": len(source) / count * samples[-1] / 1e3},
     )

@@ -13,8 +13,8 @@ from perf.stats import median, paired_ratio, spread
 class Goal(msgspec.Struct, frozen=True):
     """A bound on the figure itself, or on its share of the limit.
 
-    >>> Goal.at_least(20, "M records/s").text, Goal.share_of_limit(0.7).text
-    ('≥ 20 M records/s', '≥ 0.7 of the limit')
+    >>> Goal.at_least(20, "M rec/s").text, Goal.share_of_limit(0.7).text
+    ('≥ 20 M rec/s', '≥ 0.7 × limit')
     """
 
     class Kind(Enum):
@@ -36,7 +36,7 @@ class Goal(msgspec.Struct, frozen=True):
 
     @classmethod
     def share_of_limit(cls, bound: float) -> Goal:
-        return cls(cls.Kind.SHARE_OF_LIMIT, bound, f"≥ {bound:g} of the limit")
+        return cls(cls.Kind.SHARE_OF_LIMIT, bound, f"≥ {bound:g} × limit")
 
     def is_reached(self, value: float, ratio: float) -> bool:
         if self.kind is Goal.Kind.AT_MOST:

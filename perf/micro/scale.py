@@ -17,6 +17,7 @@ class Scale(NamedTuple):
     """Batch bytes that a round of encode, decode or check goes through."""
     ring_bytes: int
     ring_messages: int
+    """Both more than one drain can take: a rate counts from the first drain to the last."""
     append_bytes: int
     """Appended by a round of a durable append to one partition."""
     cycles: int
@@ -62,8 +63,8 @@ TINY = Scale(
     name="tiny",
     rounds=2,
     compute_bytes=256 * KIB,
-    ring_bytes=1 * MIB,
-    ring_messages=2_000,
+    ring_bytes=16 * MIB,
+    ring_messages=20_000,
     append_bytes=2 * MIB,
     cycles=1,
     partitions=3,
