@@ -39,7 +39,10 @@ class RinglogGroup(LazyGroup):
 
 @click.group(
     cls=RinglogGroup,
-    lazy={"log": LazyCommand("cli.log:log", "Look into the files of partitions, and check them.")},
+    lazy={
+        "demo": LazyCommand("cli.demo:demo", "Watch a log append, die, recover and read back."),
+        "log": LazyCommand("cli.log:log", "Look into the files of partitions, and check them."),
+    },
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 good, 1 broken data was found, 2 wrong usage, 3 refused, 4 try again, 5 system error.",
 )
@@ -49,6 +52,7 @@ def ringlog() -> None:
 
     \b
     Examples:
+      ringlog demo                                     append, kill -9, tear, recover, read back
       ringlog log dump /data/orders-0                  the batches of a partition
       ringlog log dump --records --count 10 /data/orders-0/00000000000000000000.log
       ringlog log verify /data                         check every partition there
