@@ -16,6 +16,7 @@ from ringlog.log.dump import (
     Batch,
     IndexEntry,
     Line,
+    MovedPoint,
     PartitionState,
     Preallocated,
     ProducerEntry,
@@ -64,6 +65,12 @@ def _fields(line: Line) -> tuple[str, dict[str, Any]]:
             return "producer", _struct(line)
         case PartitionState():
             return "state", {**_struct(line), "epochs": [start._asdict() for start in line.epochs]}
+        case MovedPoint():
+            return "point", {
+                **_struct(line),
+                "epochs": [start._asdict() for start in line.epochs],
+                "producers": _bytes(line.producers),
+            }
 
 
 def _struct(value: Any) -> Any:

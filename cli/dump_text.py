@@ -10,6 +10,7 @@ from ringlog.log.dump import (
     FileKind,
     IndexEntry,
     Line,
+    MovedPoint,
     PartitionState,
     Preallocated,
     ProducerEntry,
@@ -18,6 +19,7 @@ from ringlog.log.dump import (
     TimeIndexEntry,
     Unreadable,
 )
+from ringlog.log.state import ActivePoint
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_WIDTH = len("2024-01-01T00:00:00.000+00:00")
@@ -71,6 +73,11 @@ class TextLines:
                 text = self._producer(line)
             case PartitionState():
                 text = self._state(line)
+            case MovedPoint():
+                text = (
+                    f"point {line.number} of state {line.generation}: recovery point at {self._place(line.active)}; "
+                    f"{len(line.producers or b'')} bytes of producers' state"
+                )
         return text.rstrip() + "\n"
 
     def time(self, timestamp: int) -> str:
@@ -129,12 +136,16 @@ class TextLines:
         )
         return f"producer {entry.producer_id} epoch {entry.epoch} seen {self.time(entry.seen_ms)}: sequences {batches}"
 
+    @staticmethod
+    def _place(point: ActivePoint) -> str:
+        return f"offset {point.next_offset} at byte {point.position} of segment {point.base_offset}"
+
     def _state(self, state: PartitionState) -> str:
         point, saved = state.active, state.active.indexes
         lines = [
             f"closed cleanly    {'yes' if state.clean else 'no'}",
             f"log start offset  {state.log_start_offset}",
-            f"recovery point    offset {point.next_offset} at byte {point.position} of segment {point.base_offset}",
+            f"recovery point    {self._place(point)}",
             f"active segment    since {self.time(point.created_ms)}, latest timestamp "
             f"{self.time(point.max_timestamp)} at offset {point.max_timestamp_offset}",
             f"saved indexes     {saved.index_entries} entries (crc {saved.index_crc:08x}), "

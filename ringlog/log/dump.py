@@ -24,6 +24,7 @@ from ringlog.log.dump_lines import (
 )
 from ringlog.log.known_files import FileKind, KnownFile, known_file
 from ringlog.log.names import LOG, offset_name
+from ringlog.log.point import MovedPoint, read_slots
 from ringlog.log.producers import ProducerEntry
 from ringlog.log.small_files import read_small, read_snapshot
 from ringlog.log.state import PartitionState
@@ -35,6 +36,7 @@ __all__ = [
     "FileKind",
     "IndexEntry",
     "Line",
+    "MovedPoint",
     "PartitionState",
     "Preallocated",
     "ProducerEntry",
@@ -69,7 +71,7 @@ def require_known(path: str) -> KnownFile:
     if known is None:
         raise InvalidRequest(
             f"{path}: the name does not tell what the file is. Give it the name that ringlog gave it: "
-            "20 digits and .log, .index, .timeindex or .snapshot, or partition.state"
+            "20 digits and .log, .index, .timeindex or .snapshot, partition.state or partition.point"
         )
     return known
 
@@ -132,6 +134,12 @@ def dump_state(disk: Disk, path: str) -> Iterator[PartitionState | Unreadable]:
         yield Unreadable(0, error.position, str(error))
 
 
+def dump_point(disk: Disk, path: str) -> Iterator[MovedPoint | Unreadable]:
+    """The slots of a `partition.point` file. One that cannot be read is normal after a crash: the other is in force."""
+    for slot in read_slots(read_small(disk, path)):
+        yield Unreadable(slot.position, slot.position, str(slot)) if isinstance(slot, CorruptFile) else slot
+
+
 def dump_snapshot(disk: Disk, path: str) -> Iterator[SnapshotHead | ProducerEntry | Unreadable]:
     """The content of a snapshot of producers."""
     try:
@@ -153,7 +161,7 @@ def dump_file(
     Traceback (most recent call last):
     ...
     ringlog.errors.InvalidRequest: /data/orders-0/notes.txt: the name does not tell what the file is. Give it \
-the name that ringlog gave it: 20 digits and .log, .index, .timeindex or .snapshot, or partition.state
+the name that ringlog gave it: 20 digits and .log, .index, .timeindex or .snapshot, partition.state or partition.point
     """
     known = require_known(path)
     match known.kind:
@@ -168,3 +176,5 @@ the name that ringlog gave it: 20 digits and .log, .index, .timeindex or .snapsh
             yield from dump_snapshot(disk, path)
         case FileKind.STATE:
             yield from dump_state(disk, path)
+        case FileKind.POINT:
+            yield from dump_point(disk, path)

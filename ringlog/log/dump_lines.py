@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ringlog.log.point import MovedPoint
 from ringlog.log.producers import ProducerEntry
 from ringlog.log.state import PartitionState
 from ringlog.model import Codec
@@ -116,4 +117,5 @@ Line = (
     | SnapshotHead
     | ProducerEntry
     | PartitionState
+    | MovedPoint
 )

@@ -63,15 +63,28 @@ def newest_point(data: bytes, state: PartitionState) -> MovedPoint | None:
 
     What cannot be read is passed over: a slot under a torn write, an older generation, or zeros.
     """
-    found = []
-    for start in (0, SLOT_BYTES):
-        try:
-            point = envelope.unseal_prefix(POINT_MAGIC, data[start : start + SLOT_BYTES], MovedPoint)
-        except CorruptFile:
-            continue
-        if point.generation == state.generation and point.active.base_offset == state.active.base_offset:
-            found.append(point)
+    found = [
+        slot
+        for slot in read_slots(data)
+        if isinstance(slot, MovedPoint)
+        and slot.generation == state.generation
+        and slot.active.base_offset == state.active.base_offset
+    ]
     return max(found, key=lambda point: point.number, default=None)
+
+
+def read_slots(data: bytes) -> list[MovedPoint | CorruptFile]:
+    """What each slot that was ever written holds, or why it cannot be read."""
+    slots: list[MovedPoint | CorruptFile] = []
+    for start in (0, SLOT_BYTES):
+        slot = data[start : start + SLOT_BYTES]
+        if not slot.strip(b"\0"):
+            continue
+        try:
+            slots.append(envelope.unseal_prefix(POINT_MAGIC, slot, MovedPoint))
+        except CorruptFile as error:
+            slots.append(CorruptFile(error.field, start + error.position, error.reason))
+    return slots
 
 
 def with_point(state: PartitionState, point: MovedPoint) -> PartitionState:

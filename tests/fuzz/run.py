@@ -20,14 +20,21 @@ BUILD = HERE.parent.parent / "build" / "fuzz"
 def build(directory: Path, libfuzzer: bool) -> list[Path]:
     """Configure and build all targets; return their programs."""
     compiler = "clang++" if libfuzzer else "g++"
+    # The virtual environment has a cmake and a ninja of its own, where the system has none.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     configure = ["cmake", "-S", str(HERE), "-B", str(directory), f"-DCMAKE_CXX_COMPILER={compiler}"]
     configure.append(f"-DRINGLOG_LIBFUZZER={'ON' if libfuzzer else 'OFF'}")
-    if shutil.which("ninja"):
+    if shutil.which("ninja", path=path):
         configure += ["-G", "Ninja"]
     jobs = str(os.cpu_count() or 1)
     for command in (configure, ["cmake", "--build", str(directory), "--parallel", jobs]):
         done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+            command,
+            env={**os.environ, "PATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
         )
         if done.returncode != 0:
             raise SystemExit(f"{' '.join(command)}\n{done.stdout}")

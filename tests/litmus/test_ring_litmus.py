@@ -5,17 +5,18 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
+from tests.support.amounts import amount
 from tests.support.cxx import build, run
 
+# One worker builds the programs, and the tests of one worker share what it built.
+pytestmark = pytest.mark.xdist_group("litmus")
 HERE = Path(__file__).parent
-SOAK = os.environ.get("RINGLOG_SOAK") == "1"
-SECONDS = 20 if SOAK else 1
-STARTS_FACTOR = 20 if SOAK else 1
+SECONDS = amount(short=1, full=20)
+STARTS_FACTOR = amount(short=1, full=20)
 
 
 @pytest.mark.parametrize("capacity", [4096, 1 << 20])

@@ -25,7 +25,8 @@ def test_version_is_that_of_the_package(run):
 def test_help_lists_the_groups_with_examples_and_exit_codes(run):
     text = run("--help").stdout
     assert "ringlog log verify /data" in text
-    assert "log  Look into the files of partitions" in text
+    assert "Look into the files of partitions" in text
+    assert "Watch a log append, die, recover" in text
     assert "Exit codes:" in text
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import random
 
 import pytest
 
+from cli.dump_json import json_line
+from cli.dump_text import TextLines
 from ringlog.limits import MIB
 from ringlog.log.batch import BatchInfo
+from ringlog.log.dump import dump_file
 from ringlog.log.names import POINT_NAME
 from ringlog.log.point import SLOT_BYTES, MovedPoint, newest_point
 from ringlog.log.producers import ProducerTable
@@ -144,6 +148,15 @@ def test_a_log_with_a_moved_point_is_sound_to_the_checker():
     world = checkpointed()
     crashed = world.fake.crash(random.Random(1), survival=1.0)
     assert not [finding for finding in verify_partition(crashed, world.path) if finding.is_violation]
+
+
+def test_a_dump_shows_the_points_of_both_slots():
+    world = checkpointed()
+    lines = list(dump_file(world.disk, f"{world.path}/{POINT_NAME}"))
+    assert [line.number for line in lines] == [2, 3]
+    assert "recovery point at offset 60" in TextLines(utc=True).line(lines[1])
+    shown = json.loads(json_line("partition.point", lines[1]))
+    assert (shown["type"], shown["active"]["next_offset"]) == ("point", 60)
 
 
 def test_a_point_reads_back_as_it_was():
