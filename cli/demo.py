@@ -5,7 +5,6 @@ Real processes, a real kill, a real check: exits with 1 when an acknowledged rec
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import subprocess
@@ -22,6 +21,7 @@ from rich.table import Table
 from cli.demo_tear import Tear, tear_last_batch
 from cli.demo_verify import WrongRecord, expected_checksum, find_by_time, read_by_offset
 from cli.demo_writer import NAME, SETTINGS, append, wall_ms
+from cli.quiet import quiet
 from ringlog.disk.choose import open_disk
 from ringlog.limits import MIB
 from ringlog.log.names import LOG, partition_dir
@@ -69,7 +69,6 @@ class Written(NamedTuple):
 def demo(records: int, directory: str | None, keep: bool) -> None:
     """Append durably, kill the writer, tear its last write, recover, and check every record."""
     console = Console(highlight=False)
-    logging.getLogger("ringlog").setLevel(logging.ERROR)  # recovery is shown below, in its place
     if directory is None:
         os.makedirs("build", exist_ok=True)
         directory = tempfile.mkdtemp(prefix="demo-", dir="build")
@@ -79,7 +78,8 @@ def demo(records: int, directory: str | None, keep: bool) -> None:
         os.makedirs(directory, exist_ok=True)
     path = partition_dir(directory, NAME)
     try:
-        run(console, records, directory, path)
+        with quiet("ringlog.log"):  # what recovery finds is shown in its place
+            run(console, records, directory, path)
     except WrongRecord as wrong:
         console.print(f"\n[bold red]✗ Lost:[/] {wrong}. The log is kept in {path}.")
         sys.exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import sys
@@ -13,6 +12,7 @@ from collections.abc import Sequence
 import click
 from rich.console import Console
 
+from cli.quiet import quiet
 from perf.machine import describe
 from perf.micro.catalogue import BENCHMARKS, run_one
 from perf.micro.report import Report, commit_of, show, write_json
@@ -33,7 +33,6 @@ DEFAULT_JSON = "bench-results/micro.json"
 @click.option("--strict", is_flag=True, help="Exit with 1 when a goal is missed.")
 def micro(scale: str | None, only: Sequence[str], parent: str, json_path: str, strict: bool) -> None:
     """Measure each part beside the limit that this machine sets to it."""
-    logging.getLogger("ringlog.log").setLevel(logging.ERROR)  # crashes are made on purpose here
     chosen = SCALES[scale or "full"]
     progress = Console(stderr=True)
     os.makedirs(parent, exist_ok=True)
@@ -45,7 +44,8 @@ def micro(scale: str | None, only: Sequence[str], parent: str, json_path: str, s
         )
     directory = tempfile.mkdtemp(prefix="micro-", dir=parent)
     try:
-        results = run_all(list(only) or list(BENCHMARKS), chosen, directory, progress)
+        with quiet("ringlog.log"):  # crashes are made on purpose here
+            results = run_all(list(only) or list(BENCHMARKS), chosen, directory, progress)
     finally:
         shutil.rmtree(directory)
     disk = open_disk()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -17,10 +16,11 @@ from ringlog.ring import shm
 from ringlog.ring.doorbell import Doorbell
 from ringlog.ring.ring import Ring, RingReader, ring_bytes
 from ringlog.ring.shm import SharedMemory
+from tests.support.amounts import amount
 
 CHILD = Path(__file__).parent / "ring_child.py"
 CAPACITY = 1 << 16
-KILLS = 100 if os.environ.get("RINGLOG_SOAK") == "1" else 5
+KILLS = amount(short=5, full=100)
 
 
 def body_of(number: int) -> bytes:
