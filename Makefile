@@ -17,7 +17,7 @@ demo: setup ## append, kill, tear, recover and read back, before your eyes
 	$(BIN)/ringlog demo
 
 test: $(VENV)/.test ## all tests, with short seeded runs of the slow lanes
-	$(BIN)/python -m pytest -n $(shell nproc) --dist loadgroup
+	$(BIN)/python -m pytest -n $(shell nproc) --dist worksteal
 
 check: $(VENV)/.dev ## formatting, lint, types, import contracts, C++ warnings: in seconds
 	$(BIN)/ruff format --check .

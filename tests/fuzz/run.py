@@ -6,6 +6,7 @@ Uses libFuzzer where clang++ is there, and our own seeded driver under g++ other
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import shutil
 import subprocess
@@ -27,7 +28,15 @@ def build(directory: Path, libfuzzer: bool) -> list[Path]:
     if shutil.which("ninja", path=path):
         configure += ["-G", "Ninja"]
     jobs = str(os.cpu_count() or 1)
-    for command in (configure, ["cmake", "--build", str(directory), "--parallel", jobs]):
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # tests run in several processes; one builds, the others wait for it
+        _run_all([configure, ["cmake", "--build", str(directory), "--parallel", jobs]], path)
+    return [directory / source.stem for source in sorted(HERE.glob("fuzz_*.cpp"))]
+
+
+def _run_all(commands: Sequence[Sequence[str]], path: str) -> None:
+    for command in commands:
         done = subprocess.run(
             command,
             env={**os.environ, "PATH": path},
@@ -38,7 +47,6 @@ def build(directory: Path, libfuzzer: bool) -> list[Path]:
         )
         if done.returncode != 0:
             raise SystemExit(f"{' '.join(command)}\n{done.stdout}")
-    return [directory / source.stem for source in sorted(HERE.glob("fuzz_*.cpp"))]
 
 
 def run(program: Path, arguments: Sequence[str]) -> bool:

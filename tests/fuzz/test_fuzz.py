@@ -11,8 +11,6 @@ from types import ModuleType
 import pytest
 
 HERE = Path(__file__).resolve().parent
-# One worker builds them, and the tests of one worker share what it built.
-pytestmark = pytest.mark.xdist_group("fuzz")
 TARGETS = sorted(source.stem for source in HERE.glob("fuzz_*.cpp"))
 
 

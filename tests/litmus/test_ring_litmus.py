@@ -12,8 +12,6 @@ import pytest
 from tests.support.amounts import amount
 from tests.support.cxx import build, run
 
-# One worker builds the programs, and the tests of one worker share what it built.
-pytestmark = pytest.mark.xdist_group("litmus")
 HERE = Path(__file__).parent
 SECONDS = amount(short=1, full=20)
 STARTS_FACTOR = amount(short=1, full=20)

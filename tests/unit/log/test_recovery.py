@@ -85,10 +85,17 @@ def test_after_a_crash_only_what_lies_above_the_recovery_point_is_scanned():
     assert len(after.values()) == 11
 
 
-def test_checkpoints_follow_the_bytes_that_were_appended():
-    world = LogWorld(settings=LogSettings(), memory_bytes=128 * MIB)
-    chunk = bytes(1_000_000)
-    for _ in range(CHECKPOINT_BYTES // len(chunk) + 3):
+@pytest.fixture
+def checkpoint_bytes(monkeypatch):
+    """As in production, but for a sixteenth of the bytes."""
+    monkeypatch.setattr("ringlog.log.store.CHECKPOINT_BYTES", CHECKPOINT_BYTES // 16)
+    return CHECKPOINT_BYTES // 16
+
+
+def test_checkpoints_follow_the_bytes_that_were_appended(checkpoint_bytes):
+    world = LogWorld(settings=LogSettings())
+    chunk = bytes(100_000)
+    for _ in range(checkpoint_bytes // len(chunk) + 3):
         world.append(chunk)
         world.run()
     world.settle()
@@ -96,18 +103,18 @@ def test_checkpoints_follow_the_bytes_that_were_appended():
     world.settle()
     state = PartitionState.decode(world.fake.content(f"{world.path}/partition.state"))
     point = newest_point(world.fake.content(f"{world.path}/{POINT_NAME}"), state)
-    assert point is not None and point.active.position > CHECKPOINT_BYTES // 2
+    assert point is not None and point.active.position > checkpoint_bytes // 2
 
 
-def test_what_a_crash_would_scan_stays_bounded_however_much_is_appended():
-    world = LogWorld(settings=LogSettings(), memory_bytes=128 * MIB)
-    chunk = bytes(1_000_000)
+def test_what_a_crash_would_scan_stays_bounded_however_much_is_appended(checkpoint_bytes):
+    world = LogWorld(settings=LogSettings())
+    chunk = bytes(100_000)
     highest = 0
-    for _ in range(5 * CHECKPOINT_BYTES // len(chunk)):
+    for _ in range(5 * checkpoint_bytes // len(chunk)):
         world.append(chunk)
         world.run()
         highest = max(highest, world.store._sum_unscanned())
-    assert highest < 2 * CHECKPOINT_BYTES
+    assert highest < 2 * checkpoint_bytes
     world.settle()
 
 
