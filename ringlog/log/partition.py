@@ -283,8 +283,8 @@ class PartitionLog:
         try:
             self._buffer.add(extent, data, now_ms)
         except PartitionBusy:
-            self._buffer.finish()
             extent.release()
+            self._buffer.release()
             raise
         if self._tail_block is not None:
             extent.fill_head(self._tail_block)
@@ -528,6 +528,13 @@ class PartitionLog:
             extent.release()
         self.tail.clear()
         self.files.close()
+
+    def evict_oldest(self) -> None:
+        """Drop the oldest extent of the tail from memory. The last one takes the append buffer with it, if that
+        is idle: else each partition that was once busy would keep a chunk, until none is left for anyone."""
+        self.tail.pop(0).release()
+        if not self.tail:
+            self._buffer.give_back()
 
     def _must_be_open(self) -> None:
         if self.status is not LogStatus.OPEN:

@@ -294,6 +294,5 @@ class LogStore:
             return False
         log, extent = self._tail.popleft()
         check(log.tail[0] is extent, "a log's tail is a part of the shard's, in the same order")
-        del log.tail[0]
-        extent.release()
+        log.evict_oldest()
         return True
