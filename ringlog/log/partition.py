@@ -477,6 +477,8 @@ class PartitionLog:
         head = extent.position - extent.block_start
         block = memoryview(mmap.mmap(-1, BLOCK_BYTES))  # aligned, as a direct read wants it
         got = must((yield self.context.disk.read(file, block, extent.block_start)), "read")
+        if self.status is not LogStatus.OPEN:
+            return  # the extent was dropped meanwhile
         if got < head:
             raise OSError(errno.EIO, f"the last block holds {got} bytes where {head} were written")
         extent.fill_head(block[:head])

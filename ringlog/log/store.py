@@ -159,10 +159,10 @@ class LogStore:
         return events
 
     def _leave(self, name: TopicPartition) -> None:
-        log, housekeeper = self.logs[name], self._housekeepers[name]
+        log, housekeeper, reader = self.logs[name], self._housekeepers[name], self._readers[name]
         if log.status is LogStatus.OPEN:
             log.stop()
-        while not (log.quiet and housekeeper.quiet):
+        while not (log.quiet and housekeeper.quiet and reader.quiet):
             self._dispatcher.deliver(None)
         self._tail = deque((owner, extent) for owner, extent in self._tail if owner is not log)
         log.forget()

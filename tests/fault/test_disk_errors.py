@@ -187,3 +187,26 @@ def test_a_file_system_without_preallocation_is_appended_to_all_the_same():
         world.settle()
     assert world.log.flushed_offset == 30
     assert not [event for event in world.events if isinstance(event, Fenced)]
+
+
+def test_a_partition_fenced_while_its_last_block_is_read_back_only_fences():
+    world = LogWorld(settings=settings_with("ack"))
+    world.append(b"before")
+    world.close()
+    world = world.reopened()
+    world.fake.hold_all("read", ".log")
+    world.fake.hold_all("write", "partition.point")
+    world.fake.faults.fail("write", nth=sum(call.kind == "write" for call in world.fake.calls))
+    world.store.checkpoint()
+    world.run()
+    world.append(b"lost")
+    world.run()
+    point, block = world.fake.in_flight_calls
+    assert (point.kind, block.kind) == ("write", "read")
+    world.fake.release(point.token)
+    world.run()
+    assert world.log.status is LogStatus.FENCED
+    world.fake.release_all()
+    world.run()
+    world.store.reopen(world.partition, now_ms=world.now_ms)
+    assert world.values() == [b"before"]
