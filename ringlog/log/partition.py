@@ -64,7 +64,8 @@ class Progress(NamedTuple):
 
 
 class Fenced(NamedTuple):
-    """The partition takes no appends any more; what was not acknowledged by now is not in the log."""
+    """The partition takes no appends any more. What was not acknowledged by now may be in the log or not: that shows
+    when it is opened again."""
 
     log: PartitionLog
     error: RinglogError
@@ -102,7 +103,7 @@ class ShardContext(NamedTuple):
 
 
 class PartitionLog:
-    """One partition. Made by `ringlog.log.recovery.open_log`."""
+    """One partition. Made by `ringlog.log.store.LogStore.open`."""
 
     def __init__(
         self,
@@ -193,7 +194,7 @@ class PartitionLog:
     ) -> Appended:
         """Take whole, checked batches that lie one after another in writable memory: they are stamped there
         and copied. On return they are `received`, nothing more; all of them, or none when an error is raised."""
-        self._must_be_open()
+        self.must_be_open()
         check(leader_epoch >= self.epochs.latest, "a leader epoch never goes back")
         check(bool(batches) and sum(b.nbytes for b in batches) == data.nbytes, "the batches fill the data")
         repeat = self._judge(batches, data.nbytes)
@@ -538,7 +539,8 @@ class PartitionLog:
         if not self.tail:
             self._buffer.give_back()
 
-    def _must_be_open(self) -> None:
+    def must_be_open(self) -> None:
+        """Raise PartitionFenced unless appends are taken."""
         if self.status is not LogStatus.OPEN:
             raise PartitionFenced(f"{self.name}: {self.status.value}: {self.fence_error or 'reopen it'}")
 
