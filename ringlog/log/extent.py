@@ -135,6 +135,8 @@ class AppendBuffer:
         """Evicts something old from the arena; False when there is nothing left to evict."""
         self._chunk: Chunk | None = None
         self._used = 0
+        self._is_growing = False
+        """An extent is being filled in the chunk: it cannot be given back now."""
         self._class = 0
         self._taken_ms = 0
 
@@ -146,6 +148,7 @@ class AppendBuffer:
         chunk.retain()
         extent._pieces.append((chunk, self._used, self._used + head))
         self._used += head
+        self._is_growing = True
         return extent
 
     def add(self, extent: Extent, data: memoryview, now_ms: int) -> None:
@@ -175,8 +178,17 @@ class AppendBuffer:
     def finish(self) -> None:
         """No more is added to the newest extent: the next one begins on a block of its own."""
         self._used = block_ceil(self._used)
+        self._is_growing = False
+
+    def give_back(self) -> None:
+        """Let go of the chunk unless an extent grows in it. What is left of it would be kept from all others for as
+        long as the partition is idle."""
+        if not self._is_growing:
+            self.release()
 
     def release(self) -> None:
+        """Let go of the chunk; extents in it keep their own hold."""
+        self._is_growing = False
         if self._chunk is not None:
             self._chunk.release()
             self._chunk = None
@@ -196,7 +208,11 @@ class AppendBuffer:
             self._class = 0
         size = max(wanted, CHUNK_CLASSES[self._class])
         while (chunk := self._arena.take(size)) is None:
-            if not self._make_room():
+            if self._make_room():
+                continue
+            if size > wanted:
+                size = wanted  # a small chunk will do where all the large ones are being written
+            else:
                 raise PartitionBusy(
                     f"no buffer of {size // KIB} KiB is free: the disk is behind. Retry after a pause"
                 )

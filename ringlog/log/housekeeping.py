@@ -15,7 +15,7 @@ from ringlog.errors import CorruptSegment, check
 from ringlog.log.epochs import EpochStart
 from ringlog.log.index import OFFSET_ENTRY, TIME_ENTRY
 from ringlog.log.index_rebuild import complete_index
-from ringlog.log.jobs import Job, must, replace_file, write_file
+from ringlog.log.jobs import Job, file_size, must, replace_file, write_file
 from ringlog.log.names import INDEX, SNAPSHOT, STATE_NAME, TIME_INDEX, offset_name, parse_offset_name
 from ringlog.log.partition import LogStatus, PartitionLog, Quarantined, disk_error
 from ringlog.log.point import MovedPoint, save_point
@@ -151,10 +151,12 @@ class Housekeeper:
         else:
             yield from self.save_mark(mark)
 
-    def save_mark(self, mark: Mark, clean: bool = False) -> Job[None]:
-        """Make the mark the recovery point."""
-        if not mark.segment.index_gap_end:
+    def save_mark(self, mark: Mark, *, clean: bool = False, with_indexes: bool = True) -> Job[None]:
+        """Make the mark the recovery point. Without indexes, the state vouches for those that were saved before."""
+        if with_indexes and not mark.segment.index_gap_end:
             yield from self._save_indexes(mark)
+        elif clean:
+            yield from self._cut_indexes(mark.segment)
         if mark.snapshot is not None:
             path = f"{self.log.path}/{offset_name(mark.next_offset, SNAPSHOT)}"
             yield from replace_file(self.log.context.disk, path, mark.snapshot)
@@ -216,9 +218,17 @@ class Housekeeper:
             mark.position,
         )
 
+    def _cut_indexes(self, segment: ActiveSegment) -> Job[None]:
+        """Truncate the index files to what the state vouches for; the rest is filled in when somebody needs it."""
+        saved = segment.saved
+        base = f"{self.log.path}/{offset_name(segment.base_offset, '')}"
+        yield from self._extend(base + INDEX, saved.index_entries * OFFSET_ENTRY.itemsize, b"")
+        yield from self._extend(base + TIME_INDEX, saved.time_index_entries * TIME_ENTRY.itemsize, b"")
+
     def _extend(self, path: str, position: int, data: bytes) -> Job[None]:
+        """Make a file hold what it has below `position`, then the data, and nothing else."""
         disk = self.log.context.disk
-        if data or not disk.exists(path):
+        if data or not disk.exists(path) or file_size(disk, path) != position:
             yield from write_file(disk, path, data, position)
 
     def _prune_snapshots(self, taken: int) -> None:

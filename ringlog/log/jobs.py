@@ -82,6 +82,15 @@ class Dispatcher:
         return len(completions)
 
 
+def file_size(disk: Disk, path: str) -> int:
+    """The length of a file that is not open."""
+    file = disk.open(path)
+    try:
+        return disk.size(file)
+    finally:
+        disk.close(file)
+
+
 def read_file(disk: Disk, path: str) -> Job[bytes]:
     """The content of a small file. Raises FileNotFoundError or OSError."""
     file = disk.open(path)

@@ -64,7 +64,8 @@ class Progress(NamedTuple):
 
 
 class Fenced(NamedTuple):
-    """The partition takes no appends any more; what was not acknowledged by now is not in the log."""
+    """The partition takes no appends any more. What was not acknowledged by now may be in the log or not: that shows
+    when it is opened again."""
 
     log: PartitionLog
     error: RinglogError
@@ -102,7 +103,7 @@ class ShardContext(NamedTuple):
 
 
 class PartitionLog:
-    """One partition. Made by `ringlog.log.recovery.open_log`."""
+    """One partition. Made by `ringlog.log.store.LogStore.open`."""
 
     def __init__(
         self,
@@ -193,7 +194,7 @@ class PartitionLog:
     ) -> Appended:
         """Take whole, checked batches that lie one after another in writable memory: they are stamped there
         and copied. On return they are `received`, nothing more; all of them, or none when an error is raised."""
-        self._must_be_open()
+        self.must_be_open()
         check(leader_epoch >= self.epochs.latest, "a leader epoch never goes back")
         check(bool(batches) and sum(b.nbytes for b in batches) == data.nbytes, "the batches fill the data")
         repeat = self._judge(batches, data.nbytes)
@@ -283,8 +284,8 @@ class PartitionLog:
         try:
             self._buffer.add(extent, data, now_ms)
         except PartitionBusy:
-            self._buffer.finish()
             extent.release()
+            self._buffer.release()
             raise
         if self._tail_block is not None:
             extent.fill_head(self._tail_block)
@@ -477,6 +478,8 @@ class PartitionLog:
         head = extent.position - extent.block_start
         block = memoryview(mmap.mmap(-1, BLOCK_BYTES))  # aligned, as a direct read wants it
         got = must((yield self.context.disk.read(file, block, extent.block_start)), "read")
+        if self.status is not LogStatus.OPEN:
+            return  # the extent was dropped meanwhile
         if got < head:
             raise OSError(errno.EIO, f"the last block holds {got} bytes where {head} were written")
         extent.fill_head(block[:head])
@@ -529,7 +532,15 @@ class PartitionLog:
         self.tail.clear()
         self.files.close()
 
-    def _must_be_open(self) -> None:
+    def evict_oldest(self) -> None:
+        """Drop the oldest extent of the tail from memory. The last one takes the append buffer with it, if that
+        is idle: else each partition that was once busy would keep a chunk, until none is left for anyone."""
+        self.tail.pop(0).release()
+        if not self.tail:
+            self._buffer.give_back()
+
+    def must_be_open(self) -> None:
+        """Raise PartitionFenced unless appends are taken."""
         if self.status is not LogStatus.OPEN:
             raise PartitionFenced(f"{self.name}: {self.status.value}: {self.fence_error or 'reopen it'}")
 

@@ -74,6 +74,12 @@ class Reader:
     def __init__(self, log: PartitionLog, quarantine: Callable[[Segment, CorruptSegment], None]) -> None:
         self._log = log
         self._quarantine = quarantine
+        self._under_way = 0
+
+    @property
+    def quiet(self) -> bool:
+        """No read is under way: the log's files may be closed or replaced."""
+        return self._under_way == 0
 
     def read_tail(self, offset: int, bytes_max: int) -> Slices | None:
         """Batches from memory, pinned; None when the offset is older than the tail in memory."""
@@ -108,6 +114,13 @@ class Reader:
 
     def read(self, offset: int, bytes_max: int) -> Job[Slices]:
         """Batches from memory or from disk."""
+        self._under_way += 1
+        try:
+            return (yield from self._read(offset, bytes_max))
+        finally:
+            self._under_way -= 1
+
+    def _read(self, offset: int, bytes_max: int) -> Job[Slices]:
         log = self._log
         while True:
             hot = self.read_tail(offset, bytes_max)

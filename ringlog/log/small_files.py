@@ -6,7 +6,7 @@ from ringlog.disk.api import Disk
 from ringlog.errors import CorruptFile
 from ringlog.limits import MIB
 from ringlog.log import envelope
-from ringlog.log.jobs import read_file, run_now
+from ringlog.log.jobs import file_size, read_file, run_now
 from ringlog.log.producers import SNAPSHOT_MAGIC, ProducerEntry, ProducerTable, Snapshot
 
 SMALL_FILE_BYTES_MAX = 64 * MIB
@@ -15,11 +15,7 @@ SMALL_FILE_BYTES_MAX = 64 * MIB
 
 def read_small(disk: Disk, path: str) -> bytes:
     """The content of a small file. Raises OSError, and CorruptFile for one that is far too long to be any."""
-    file = disk.open(path)
-    try:
-        size = disk.size(file)
-    finally:
-        disk.close(file)
+    size = file_size(disk, path)
     if size > SMALL_FILE_BYTES_MAX:
         raise CorruptFile("length", SMALL_FILE_BYTES_MAX, f"{size} bytes; no such file has more than this")
     return run_now(disk, read_file(disk, path))

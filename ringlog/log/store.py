@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ringlog.disk.api import Disk
 from ringlog.disk.memory import aligned
-from ringlog.errors import OffsetOutOfRange, PartitionBusy, RinglogError, check
+from ringlog.errors import OffsetOutOfRange, PartitionBusy, PartitionFenced, RinglogError, check
 from ringlog.limits import CHECKPOINT_BYTES, TAIL_BYTES_PER_SHARD, UNCHECKPOINTED_BYTES_PER_SHARD
 from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
@@ -19,7 +19,7 @@ from ringlog.log.extent import Extent
 from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.jobs import Dispatcher, Job, must, run_now
 from ringlog.log.names import partition_dir
-from ringlog.log.partition import Appended, Event, LogStatus, PartitionLog, ShardContext
+from ringlog.log.partition import Appended, Event, LogStatus, PartitionLog, ShardContext, disk_error
 from ringlog.log.reading import Reader, Slices, TimedOffset
 from ringlog.log.recovery import Recovery, RecoveryReport
 from ringlog.log.scanner import Scratch
@@ -40,6 +40,8 @@ class LogStore:
         self.root = root
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.reports: dict[TopicPartition, RecoveryReport] = {}
+        self._settings: dict[TopicPartition, LogSettings] = {}
+        """Of all that were opened, also of those that could not be opened again."""
         self._housekeepers: dict[TopicPartition, Housekeeper] = {}
         self._readers: dict[TopicPartition, Reader] = {}
         self._dispatcher = Dispatcher(disk)
@@ -76,6 +78,7 @@ class LogStore:
         """Open a partition, or make it; recovers it first when it was not closed cleanly."""
         check(name not in self.logs, "a partition is opened once")
         path = partition_dir(self.root, name)
+        self._settings[name] = settings
         if not self.disk.exists(path):
             self.disk.make_dir(path)
             run_now(self.disk, self._flush_parent(path))
@@ -106,22 +109,32 @@ class LogStore:
         must((yield self.disk.flush_dir(self.root)), f"flush directory of {path}")
 
     def reopen(self, name: TopicPartition, *, now_ms: int) -> PartitionLog:
-        """Open a fenced partition anew from what is on disk."""
-        settings = self.logs[name].settings
-        self._leave(name)
-        return self.open(name, settings, now_ms=now_ms)
+        """Open a fenced partition anew from what is on disk. When that fails it is closed, and can be tried again."""
+        if name in self.logs:
+            self._leave(name)
+        return self.open(name, self._settings[name], now_ms=now_ms)
 
     def truncate(self, name: TopicPartition, offset: int, *, now_ms: int) -> PartitionLog:
-        """Remove the records from an offset on (whole batches; what is cut is saved as `*.cut`), and open the rest."""
-        self.drain(now_ms=now_ms)
+        """Remove the records from an offset on (whole batches; what is cut is saved as `*.cut`), and open the rest.
+
+        Waits for all that the shard has under way; what happened meanwhile is among the events of the next run()."""
+        self._events[:0] = self.drain(now_ms=now_ms)
         log = self.logs[name]
+        log.must_be_open()
         if not log.log_start_offset <= offset <= log.next_offset:
             raise OffsetOutOfRange(
                 f"{name}: cannot truncate to {offset}, outside of [{log.log_start_offset}, {log.next_offset}]"
             )
+        while not self._readers[name].quiet:
+            self._dispatcher.deliver(None)
         scratch = self._scratch = self._scratch or Scratch()
-        if offset < log.next_offset:
-            run_now(self.disk, truncate_files(log, self._housekeepers[name], offset, now_ms, scratch))
+        try:
+            if offset < log.next_offset:
+                run_now(self.disk, truncate_files(log, self._housekeepers[name], offset, now_ms, scratch))
+        except OSError as error:
+            # Some files may be gone: an append to one that was set aside would be acknowledged and lost.
+            log.fence(disk_error(name, "truncate", error))
+            raise
         return self.reopen(name, now_ms=now_ms)
 
     def drain(self, *, now_ms: int) -> list[Event]:
@@ -154,15 +167,16 @@ class LogStore:
             self._dispatcher.deliver(None)
         for name in list(self.logs):
             self._leave(name)
+        self._settings.clear()
         if failures:
             raise failures[0]
         return events
 
     def _leave(self, name: TopicPartition) -> None:
-        log, housekeeper = self.logs[name], self._housekeepers[name]
+        log, housekeeper, reader = self.logs[name], self._housekeepers[name], self._readers[name]
         if log.status is LogStatus.OPEN:
             log.stop()
-        while not (log.quiet and housekeeper.quiet):
+        while not (log.quiet and housekeeper.quiet and reader.quiet):
             self._dispatcher.deliver(None)
         self._tail = deque((owner, extent) for owner, extent in self._tail if owner is not log)
         log.forget()
@@ -183,7 +197,9 @@ class LogStore:
     ) -> Appended:
         """Take batches for a partition; see PartitionLog.append. They are written at the next run()."""
         self._must_have_room(data.nbytes)
-        log = self.logs[name]
+        log = self.logs.get(name)
+        if log is None:
+            raise PartitionFenced(f"{name}: it is not open. Open it, then retry")
         appended = log.append(data, batches, now_ms=now_ms, leader_epoch=leader_epoch)
         self._bytes_since_checkpoint += data.nbytes
         interval_ms = log.settings.flush.interval_ms
@@ -294,6 +310,5 @@ class LogStore:
             return False
         log, extent = self._tail.popleft()
         check(log.tail[0] is extent, "a log's tail is a part of the shard's, in the same order")
-        del log.tail[0]
-        extent.release()
+        log.evict_oldest()
         return True

@@ -21,9 +21,7 @@ from ringlog.log.producer_replay import SegmentPart, producers_at
 from ringlog.log.replay import replay_index
 from ringlog.log.scanner import Scratch, scan_file
 from ringlog.log.segment import ActiveSegment, Segment
-from ringlog.log.state import SavedIndexes
 from ringlog.log.verdict import save_range
-from ringlog.records.checksum import crc32c
 
 _logger = logging.getLogger(__name__)
 
@@ -36,7 +34,8 @@ def truncate_files(
     segment = log.segment_of(offset)
     kept = yield from _kept_part(log, segment, offset, scratch)
     mark = yield from _mark_at(log, kept, now_ms, scratch)
-    yield from housekeeper.save_mark(mark)
+    # Index files are left alone: until the new state stands, the old one vouches for what is in them.
+    yield from housekeeper.save_mark(mark, with_indexes=False)
     _remove_snapshots_above(log, kept.next_offset)
     for later in reversed([s for s in log.segments if s.base_offset > segment.base_offset]):
         _set_segment_aside(log, later)
@@ -70,9 +69,6 @@ def _kept_part(log: PartitionLog, segment: Segment, offset: int, scratch: Scratc
         )
     finally:
         log.files.release(held)
-    offsets, times = kept.index.offsets.encode(), kept.index.times.encode()
-    # The files hold more than this; what they begin with stays true, whether or not the truncation gets to its end.
-    kept.saved = SavedIndexes(len(kept.index.offsets), crc32c(offsets), len(kept.index.times), crc32c(times))
     if end.fault is not None and end.next_offset < offset:
         raise CorruptSegment(f"{log.name}: cannot truncate to {offset}: {end.fault}")
     return kept

@@ -187,3 +187,66 @@ def test_a_file_system_without_preallocation_is_appended_to_all_the_same():
         world.settle()
     assert world.log.flushed_offset == 30
     assert not [event for event in world.events if isinstance(event, Fenced)]
+
+
+def test_a_partition_fenced_while_its_last_block_is_read_back_only_fences():
+    world = LogWorld(settings=settings_with("ack"))
+    world.append(b"before")
+    world.close()
+    world = world.reopened()
+    world.fake.hold_all("read", ".log")
+    world.fake.hold_all("write", "partition.point")
+    world.fake.faults.fail("write", nth=sum(call.kind == "write" for call in world.fake.calls))
+    world.store.checkpoint()
+    world.run()
+    world.append(b"lost")
+    world.run()
+    point, block = world.fake.in_flight_calls
+    assert (point.kind, block.kind) == ("write", "read")
+    world.fake.release(point.token)
+    world.run()
+    assert world.log.status is LogStatus.FENCED
+    world.fake.release_all()
+    world.run()
+    world.store.reopen(world.partition, now_ms=world.now_ms)
+    assert world.values() == [b"before"]
+
+
+def test_a_failed_truncation_takes_no_appends_until_the_partition_was_opened_again():
+    def world_with_records():
+        world = LogWorld(settings=settings_with("ack"))
+        for number in range(30):
+            world.append(b"%d" % number + bytes(80_000))
+            world.settle()
+        return world
+
+    world = world_with_records()
+    before = len(world.fake.calls)
+    world.store.truncate(world.partition, 3, now_ms=world.now_ms)
+    changing = ("write", "flush", "flush_dir", "truncate", "rename")
+    sites = [call.number for call in world.fake.calls[before:] if call.kind in changing]
+    for number in sites:
+        world = world_with_records()
+        world.fake.faults.fail_call(number)
+        with pytest.raises(OSError):
+            world.store.truncate(world.partition, 3, now_ms=world.now_ms)
+        with pytest.raises(PartitionFenced):
+            world.append(b"refused")
+        world.store.reopen(world.partition, now_ms=world.now_ms)
+        end = world.append(b"taken").base_offset
+        world.settle()
+        after = world.reopened(world.fake.crash(random.Random(number)))
+        assert after.values()[end:] == [b"taken"]
+
+
+def test_a_partition_that_could_not_be_reopened_refuses_appends_and_is_tried_again():
+    world = LogWorld()
+    world.append(b"a")
+    world.settle()
+    world.fake.faults.fail("read", nth=sum(call.kind == "read" for call in world.fake.calls))
+    with pytest.raises(OSError):
+        world.store.reopen(world.partition, now_ms=world.now_ms)
+    with pytest.raises(PartitionFenced, match="pen it"):
+        world.append(b"refused")
+    world.store.reopen(world.partition, now_ms=world.now_ms)
+    assert world.values() == [b"a"]

@@ -5,14 +5,17 @@ from __future__ import annotations
 import pytest
 
 from ringlog.errors import BatchTooLarge, InvalidRequest, InvariantBroken, OutOfOrderSequence, PartitionBusy
-from ringlog.limits import BLOCK_BYTES, MIB, PREALLOCATE_BYTES_MIN, WRITE_BYTES_TARGET
+from ringlog.limits import BLOCK_BYTES, KIB, MIB, PREALLOCATE_BYTES_MIN, WRITE_BYTES_TARGET
+from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
+from ringlog.log.extent import AppendBuffer
 from ringlog.log.partition import Appended, Progress
+from ringlog.log.segment import ActiveSegment
 from ringlog.log.settings import FlushPolicy, LogSettings
 from ringlog.model import Durability, TimestampType, TopicPartition
 from ringlog.records.scan import check, scan
 from tests.support.fake_disk import FakeDisk
-from tests.support.logs import LogWorld, batch_of
+from tests.support.logs import LogWorld, aligned_memory, batch_of
 
 
 def writes(world):
@@ -200,6 +203,35 @@ def test_memory_that_is_used_up_by_unwritten_batches_is_a_typed_refusal():
     world.settle()
     assert world.log.flushed_offset == count
     assert len(world.values()) == count
+
+
+def test_partitions_that_fell_idle_leave_their_memory_to_others():
+    world = LogWorld(memory_bytes=4 * MIB)
+    partitions = [TopicPartition("many", number) for number in range(12)]
+    for partition in partitions:
+        world.store.open(partition, now_ms=world.now_ms)
+    for _ in range(2):
+        for partition in partitions:
+            world.partition = partition
+            for _ in range(4):  # quickly enough to be given a large chunk
+                world.append(bytes(120 * KIB))
+                world.settle()
+    world.evict_all()
+    arena = world.store._context.arena
+    assert arena.free_bytes == arena.total_bytes
+
+
+def test_a_small_chunk_will_do_where_there_is_no_large_one():
+    arena = Arena(aligned_memory(3 * MIB))
+    held = arena.take(1 * MIB)
+    buffer = AppendBuffer(arena, make_room=lambda: False)
+    extent = buffer.begin(ActiveSegment(0, 0), 0, 0, now_ms=0)
+    for _ in range(40):  # quickly enough to be given a whole slab, if there were one
+        buffer.add(extent, memoryview(bytes(8 * KIB)), now_ms=0)
+    extent.release()
+    buffer.release()
+    held.release()
+    assert arena.free_bytes == arena.total_bytes
 
 
 def test_segments_roll_by_age_at_the_next_append():

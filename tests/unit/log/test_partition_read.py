@@ -193,3 +193,21 @@ def test_a_read_is_not_disturbed_by_the_sealing_of_its_segment():
     world.settle()
     assert len(done) == 1 and not failed
     done[0].release()
+
+
+def test_a_read_under_way_is_answered_before_its_log_is_left():
+    world = LogWorld()
+    for number in range(20):
+        world.append(b"%d" % number + bytes(100_000))
+        world.settle()
+    world.evict_all()
+    world.fake.delays = True
+    answers = []
+    for offset in range(20):
+        world.store.read(world.partition, offset, 500_000, done=answers.append, failed=answers.append)
+    world.store.reopen(world.partition, now_ms=world.now_ms)
+    assert len(answers) == 20
+    for answer in answers:
+        answer.release()
+    world.close()
+    assert not world.fake.open_paths

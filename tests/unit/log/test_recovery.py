@@ -8,12 +8,16 @@ import pytest
 
 from ringlog.errors import OffsetOutOfRange
 from ringlog.limits import CHECKPOINT_BYTES, KIB, MIB
+from ringlog.log.batch import batch_infos
 from ringlog.log.names import POINT_NAME
 from ringlog.log.point import newest_point
 from ringlog.log.settings import FlushPolicy, LogSettings
 from ringlog.log.state import PartitionState
+from ringlog.log.verify import Severity, verify_partition
+from ringlog.model import TopicPartition
+from ringlog.records.scan import check
 from tests.support.fake_disk import FakeDisk
-from tests.support.logs import LogWorld
+from tests.support.logs import LogWorld, batch_of
 
 
 def filled(count=60, size=50_000, **kwargs):
@@ -183,6 +187,31 @@ def test_truncated_bytes_are_saved():
     kept = sum(size for name, size in world.disk.list_dir(world.path) if name.endswith(".log"))
     assert saved + kept >= sum(before.values()) - 64 * KIB
     assert len([n for n, _ in world.disk.list_dir(world.path) if n.endswith(".cut")]) == len(before)
+
+
+def test_what_became_durable_while_a_truncation_waited_is_still_told():
+    world, other = LogWorld(), TopicPartition("other", 0)
+    world.store.open(other, now_ms=0)
+    world.append(b"a")
+    world.settle()
+    data = batch_of(b"b")
+    world.store.append(other, memoryview(data), batch_infos(check(data)), now_ms=0)
+    world.store.truncate(world.partition, 0, now_ms=0)
+    assert (other, 1) in [(event.log.name, event.offset) for event in world.run()]
+
+
+def test_a_truncation_leaves_indexes_that_fit():
+    world = filled(40)
+    world.settle()
+    active = world.log.active.base_offset
+    for offset in (world.log.next_offset - 1, active + 1, active, 3, 0):
+        world.store.truncate(world.partition, offset, now_ms=0)
+        assert not [problem for problem in world.report.problems if "index" in problem]
+        assert len(world.values()) == offset
+        world.close()
+        found = verify_partition(world.disk, world.path)
+        assert not [finding for finding in found if finding.severity is Severity.VIOLATION]
+        world = world.reopened()
 
 
 def test_truncation_outside_of_the_log_is_refused():
