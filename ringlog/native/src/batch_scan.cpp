@@ -126,9 +126,7 @@ bool BatchCursor::check_body(const BatchRow& row) noexcept {
     }
     if (rules_.level == Level::kCrc || row.codec() != 0) return true;
     RecordParser parser({batch + at::kRecords, size - at::kRecords}, row, rules_.gapless);
-    Record record;
-    while (parser.next(record)) {
-    }
+    parser.visit_all([](const auto&) {});
     if (!parser.fault()) return true;
     fault_ = parser.fault();
     fault_.position += position_ + static_cast<int64_t>(at::kRecords);

@@ -15,6 +15,7 @@
 #include "py_fault.hpp"
 #include "record_decode.hpp"
 #include "record_parse.hpp"
+#include "record_reread.hpp"
 
 namespace nb = nanobind;
 
@@ -242,7 +243,7 @@ private:
         nb::object made = nb::steal(type()->tp_alloc(type(), 5));
         if (!made.is_valid()) throw nb::python_error();
         const nb::object fields[] = {nb::int_(row.base_offset + record.offset_delta),
-                                     nb::int_(section.timestamp(record.timestamp_delta)),
+                                     nb::int_(Clock(row).at(record.timestamp_delta)),
                                      object_of(record.key), object_of(record.value),
                                      headers_of(record, from.data + from.size)};
         for (Py_ssize_t i = 0; i < 5; ++i) PyTuple_SET_ITEM(made.ptr(), i, fields[i].inc_ref().ptr());

@@ -23,4 +23,13 @@ inline void copy_bytes(uint8_t* to, const uint8_t* from, size_t size) noexcept {
     }
 }
 
+// What copy_roomy() may read and write beyond the size that it was given.
+constexpr int64_t kRoomBytes = 32;
+
+// Copies whole steps of 32 bytes: fewer branches, and none that depend on the last bits of the size. Behind
+// `size`, kRoomBytes must be readable and writable; what they hold afterwards means nothing.
+inline void copy_roomy(uint8_t* to, const uint8_t* from, int64_t size) noexcept {
+    for (int64_t i = 0; i < size; i += kRoomBytes) std::memcpy(to + i, from + i, kRoomBytes);
+}
+
 }  // namespace ringlog

@@ -3,15 +3,28 @@
 
 #include "copy_bytes.hpp"
 #include "record_parse.hpp"
+#include "record_reread.hpp"
 
 namespace ringlog {
 namespace {
 
-inline void add(ByteTotals& totals, const Field& field) noexcept {
+template <class AnyField>
+[[gnu::always_inline]] inline void add(ByteTotals& totals, const AnyField& field) noexcept {
     ++totals.count;
-    if (field.length > 0) totals.bytes += field.length;
-    totals.nulls += field.length < 0 ? 1 : 0;
+    totals.bytes += field.bytes();
+    totals.nulls += field.is_null() ? 1 : 0;
 }
+
+void add_headers(Totals& totals, const Record& record, const uint8_t* end) noexcept {
+    const uint8_t* at = record.headers;
+    Field key;
+    Field value;
+    for (int32_t j = 0; j < record.header_count && next_header(at, end, key, value); ++j) {
+        add(totals.header_keys, key);
+        add(totals.header_values, value);
+    }
+}
+void add_headers(Totals&, const PlainRecord&, const uint8_t*) noexcept {}
 
 // Fills a sink, element by element; false when its memory is full.
 class Appender {
@@ -22,14 +35,17 @@ public:
 
     bool wanted() const noexcept { return sink_.offsets != nullptr; }
 
-    [[gnu::always_inline]] bool append(int64_t i, const Field& field) noexcept {
-        const int64_t size = field.length > 0 ? field.length : 0;
-        if (i >= sink_.totals.count || size > sink_.totals.bytes - used_) [[unlikely]]
+    // The field lies in front of `end`, up to which bytes are readable.
+    template <class AnyField>
+    [[gnu::always_inline]] bool append(int64_t i, const AnyField& field, const uint8_t* end) noexcept {
+        const int64_t size = field.bytes();
+        const int64_t free = sink_.totals.bytes - used_;
+        if (i >= sink_.totals.count || size > free) [[unlikely]]
             return false;
-        copy_bytes(sink_.data + used_, field.data, static_cast<size_t>(size));
+        if (size > 0) copy(sink_.data + used_, field.data, size, free, end - field.data);
         used_ += size;
         sink_.offsets[i + 1] = static_cast<int32_t>(used_);
-        if (sink_.valid != nullptr && field.length >= 0) {
+        if (sink_.valid != nullptr && !field.is_null()) {
             sink_.valid[i >> 3] = static_cast<uint8_t>(sink_.valid[i >> 3] | 1 << (i & 7));
         }
         return true;
@@ -40,8 +56,46 @@ public:
     }
 
 private:
+    // `free` bytes are writable, `readable` ones are readable.
+    [[gnu::always_inline]] static void copy(uint8_t* to, const uint8_t* from, int64_t size, int64_t free,
+                                            int64_t readable) noexcept {
+        constexpr int64_t kShortBytes = 256;  // longer ones are worth the call of memcpy
+        if (size <= kShortBytes && free >= size + kRoomBytes && readable >= size + kRoomBytes) [[likely]] {
+            copy_roomy(to, from, size);
+        } else {
+            copy_bytes(to, from, static_cast<size_t>(size));
+        }
+    }
+
     ByteSink sink_;
     int64_t used_ = 0;
+};
+
+// Fills the two header columns; false when their memory is full or the bytes have changed.
+class HeaderAppender {
+public:
+    HeaderAppender(const ByteSink& keys, const ByteSink& values) noexcept : keys_(keys), values_(values) {}
+
+    // `behind` is the byte behind the record.
+    bool append(const Record& record, const uint8_t* behind) noexcept {
+        const uint8_t* at = record.headers;
+        for (int32_t j = 0; j < record.header_count; ++j, ++count_) {
+            Field key;
+            Field value;
+            if (!next_header(at, behind, key, value)) return false;
+            if (!keys_.append(count_, key, behind) || !values_.append(count_, value, behind)) return false;
+        }
+        return true;
+    }
+    static bool append(const PlainRecord&, const uint8_t*) noexcept { return true; }
+
+    int64_t count() const noexcept { return count_; }
+    bool complete() const noexcept { return keys_.complete(count_) && values_.complete(count_); }
+
+private:
+    Appender keys_;
+    Appender values_;
+    int64_t count_ = 0;
 };
 
 }  // namespace
@@ -49,82 +103,68 @@ private:
 Totals measure_sections(const std::vector<Section>& sections, bool with_headers, Fault& fault,
                         size_t& faulty) noexcept {
     Totals totals;
-    Record record;
-    for (size_t i = 0; i < sections.size(); ++i) {
+    // Apart from the rest, so that they stay in registers while headers are added up elsewhere.
+    ByteTotals keys;
+    ByteTotals values;
+    for (size_t i = 0; i < sections.size() && !fault; ++i) {
         const Section& section = sections[i];
         const uint8_t* const end = section.records.data + section.records.size;
         RecordParser parser(section.records, section.row, false);
-        while (parser.next(record)) {
-            add(totals.keys, record.key);
-            add(totals.values, record.value);
-            if (!with_headers) continue;
-            const uint8_t* at = record.headers;
-            Field key;
-            Field value;
-            for (int32_t j = 0; j < record.header_count && next_header(at, end, key, value); ++j) {
-                add(totals.header_keys, key);
-                add(totals.header_values, value);
-            }
-        }
-        if (parser.fault()) {
-            fault = parser.fault();
-            faulty = i;
-            return totals;
-        }
+        parser.visit_all([&](const auto& record) {
+            add(keys, record.key);
+            add(values, record.value);
+            if (with_headers) add_headers(totals, record, end);
+        });
+        fault = parser.fault();
+        faulty = i;
     }
+    totals.keys = keys;
+    totals.values = values;
     return totals;
 }
 
 bool fill_sections(const std::vector<Section>& sections, const ColumnSinks& sinks) noexcept {
+    // Local, so that the compiler knows that no byte it stores changes them.
+    int64_t* const offsets = sinks.offsets;
+    int64_t* const timestamps = sinks.timestamps;
+    int32_t* const header_offsets = sinks.header_offsets;
     Appender keys(sinks.keys);
     Appender values(sinks.values);
-    Appender header_keys(sinks.header_keys);
-    Appender header_values(sinks.header_values);
+    HeaderAppender headers(sinks.header_keys, sinks.header_values);
+    if (header_offsets != nullptr) header_offsets[0] = 0;
     int64_t i = 0;
-    int64_t headers = 0;
-    if (sinks.header_offsets != nullptr) sinks.header_offsets[0] = 0;
-    Record record;
     for (const Section& section : sections) {
-        const uint8_t* at = section.records.data;
-        const uint8_t* const end = at + section.records.size;
         if (section.row.record_count > sinks.records - i) return false;
-        for (const int64_t stop = i + section.row.record_count; i < stop; ++i) {
-            at = reread_record(at, end, record);
-            if (at == nullptr) return false;
-            if (sinks.offsets != nullptr) sinks.offsets[i] = section.row.base_offset + record.offset_delta;
-            if (sinks.timestamps != nullptr) sinks.timestamps[i] = section.timestamp(record.timestamp_delta);
-            if (keys.wanted() && !keys.append(i, record.key)) return false;
-            if (values.wanted() && !values.append(i, record.value)) return false;
-            if (sinks.header_offsets == nullptr) continue;
-            const uint8_t* header = record.headers;
-            for (int32_t j = 0; j < record.header_count; ++j, ++headers) {
-                Field key;
-                Field value;
-                if (!next_header(header, at, key, value)) return false;
-                if (!header_keys.append(headers, key) || !header_values.append(headers, value)) return false;
+        const uint8_t* const end = section.records.data + section.records.size;
+        const int64_t base_offset = section.row.base_offset;
+        const Clock clock(section.row);
+        const auto fill = [&](const auto& record, const uint8_t* behind) {
+            if (offsets != nullptr) offsets[i] = base_offset + record.offset_delta;
+            if (timestamps != nullptr) timestamps[i] = clock.at(record.timestamp_delta);
+            if (keys.wanted() && !keys.append(i, record.key, end)) return false;
+            if (values.wanted() && !values.append(i, record.value, end)) return false;
+            if (header_offsets != nullptr) {
+                if (!headers.append(record, behind)) return false;
+                header_offsets[i + 1] = static_cast<int32_t>(headers.count());
             }
-            sinks.header_offsets[i + 1] = static_cast<int32_t>(headers);
-        }
+            ++i;
+            return true;
+        };
+        if (!reread_records(section.records, section.row.record_count, fill)) return false;
     }
-    return i == sinks.records && keys.complete(i) && values.complete(i) && header_keys.complete(headers) &&
-           header_values.complete(headers);
+    return i == sinks.records && keys.complete(i) && values.complete(i) && headers.complete();
 }
 
 void index_sections(const std::vector<Section>& sections, std::vector<uint32_t>& positions, Fault& fault,
                     size_t& faulty) {
-    Record record;
-    for (size_t i = 0; i < sections.size(); ++i) {
+    for (size_t i = 0; i < sections.size() && !fault; ++i) {
+        const uint8_t* const begin = sections[i].records.data;
         RecordParser parser(sections[i].records, sections[i].row, false);
-        auto position = static_cast<uint32_t>(parser.position());
-        while (parser.next(record)) {
-            positions.push_back(position);
-            position = static_cast<uint32_t>(parser.position());
-        }
-        if (parser.fault()) {
-            fault = parser.fault();
-            faulty = i;
-            return;
-        }
+        parser.visit_all([&](const auto& record) {
+            positions.push_back(static_cast<uint32_t>(record.begin - begin));
+        });
+        fault = parser.fault();
+        faulty = i;
     }
 }
 

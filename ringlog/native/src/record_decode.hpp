@@ -9,18 +9,26 @@
 
 namespace ringlog {
 
+// Makes timestamps of deltas: the producer's, or the one append time that holds for the whole batch.
+struct Clock {
+    explicit Clock(const BatchRow& row) noexcept
+        : base(static_cast<uint64_t>(row.append_time() ? row.max_timestamp : row.base_timestamp)),
+          delta_mask(row.append_time() ? 0 : ~uint64_t{0}) {}
+
+    // Wraps instead of overflowing: the parser has refused deltas for which it would.
+    int64_t at(int64_t delta) const noexcept {
+        return static_cast<int64_t>(base + (static_cast<uint64_t>(delta) & delta_mask));
+    }
+
+    uint64_t base;
+    uint64_t delta_mask;
+};
+
 // The records of one batch, unfolded where the batch is compressed.
 struct Section {
     BatchRow row;
     Bytes records;
     bool unfolded;
-
-    int64_t timestamp(int64_t delta) const noexcept {
-        // Wraps instead of overflowing: the parser has refused deltas for which it would.
-        return row.append_time() ? row.max_timestamp
-                                 : static_cast<int64_t>(static_cast<uint64_t>(row.base_timestamp) +
-                                                        static_cast<uint64_t>(delta));
-    }
 };
 
 // What one column of byte strings needs.

@@ -12,61 +12,17 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "batch_format.hpp"
 #include "bytes.hpp"
 #include "fault.hpp"
+#include "record.hpp"
+#include "record_plain.hpp"
 #include "utf8.hpp"
 #include "varint.hpp"
 
 namespace ringlog {
-
-// Bytes or null.
-struct Field {
-    const uint8_t* data = nullptr;
-    int32_t length = -1;  // -1: null
-};
-
-struct Record {
-    int64_t timestamp_delta = 0;
-    int32_t offset_delta = 0;
-    Field key;
-    Field value;
-    int32_t header_count = 0;
-    const uint8_t* headers = nullptr;  // where the first header begins
-};
-
-// What follows reads records again that RecordParser has accepted before, and asks only for what keeps it
-// inside `end`: the memory may be shared, and its bytes may have changed since. Null or false: they have.
-
-inline const uint8_t* reread_field(const uint8_t* at, const uint8_t* end, Field& field) noexcept {
-    at = read_varint(at, end, field.length);
-    if (at == nullptr || field.length > end - at) return nullptr;
-    field.data = at;
-    return at + (field.length > 0 ? field.length : 0);
-}
-
-// Returns the byte behind the record.
-inline const uint8_t* reread_record(const uint8_t* at, const uint8_t* end, Record& record) noexcept {
-    int32_t length = 0;
-    at = read_varint(at, end, length);
-    if (at == nullptr || length < 1 || length > end - at) return nullptr;
-    const uint8_t* const behind = at + length;
-    at = read_varint(at + 1, behind, record.timestamp_delta);
-    if (at != nullptr) at = read_varint(at, behind, record.offset_delta);
-    if (at != nullptr) at = reread_field(at, behind, record.key);
-    if (at != nullptr) at = reread_field(at, behind, record.value);
-    if (at != nullptr) at = read_varint(at, behind, record.header_count);
-    record.headers = at;
-    return at == nullptr ? nullptr : behind;
-}
-
-// Steps through the headers of a record, from Record::headers on.
-inline bool next_header(const uint8_t*& at, const uint8_t* end, Field& key, Field& value) noexcept {
-    at = reread_field(at, end, key);
-    if (at != nullptr) at = reread_field(at, end, value);
-    return at != nullptr && key.length >= 0;
-}
 
 class RecordParser {
 public:
@@ -80,8 +36,22 @@ public:
           remaining_(row.record_count),
           gapless_(gapless) {}
 
+    // Calls visit(record) with each record that is left, a PlainRecord or a Record, until the batch ends or a
+    // fault is met.
+    template <class Visit>
+    [[gnu::always_inline]] void visit_all(Visit&& visit) noexcept {
+        for (Record record;;) {
+            visit_plain(visit);
+            // Where one record has headers, the next likely has too, and is not plain either.
+            do {
+                if (!next(record)) return;
+                visit(static_cast<const Record&>(record));
+            } while (record.header_count != 0);
+        }
+    }
+
     // Parses the next record. False at the end of the batch and at a fault; fault() tells which.
-    [[gnu::always_inline]] bool next(Record& record) noexcept {
+    [[gnu::noinline]] bool next(Record& record) noexcept {
         if (remaining_ == 0) {
             if (at_ != end_) fail("records", at_, "bytes are left behind the last record");
             return false;
@@ -89,6 +59,7 @@ public:
         --remaining_;
         const uint8_t* const start = at_;
         const uint8_t* at = at_;
+        record.begin = start;
         int32_t length = 0;
         if (!varint("record_length", at, end_, length)) return false;
         if (length < 0) return fail("record_length", start, "negative");
@@ -136,6 +107,37 @@ public:
     int64_t position() const noexcept { return at_ - begin_; }
 
 private:
+    // Parses records up to the first that is not plain. Where it stands is kept in local variables, and so in
+    // registers: from record to record, everything waits for the place where the next one begins.
+    template <class Visit>
+    [[gnu::always_inline]] void visit_plain(Visit& visit) noexcept {
+        if (!plain_timestamps_fit()) return;
+        const uint8_t* at = at_;
+        const uint8_t* const end = end_;
+        int32_t remaining = remaining_;
+        int32_t offset_delta = offset_delta_;
+        for (PlainRecord record; remaining > 0; --remaining) {
+            const uint8_t* const behind = read_plain(at, end, record);
+            if (behind == nullptr || !follows(record.offset_delta, offset_delta)) break;
+            visit(static_cast<const PlainRecord&>(record));
+            offset_delta = record.offset_delta;
+            at = behind;
+        }
+        at_ = at;
+        remaining_ = remaining;
+        offset_delta_ = offset_delta;
+    }
+
+    bool follows(int32_t offset_delta, int32_t before) const noexcept {
+        return offset_delta > before && offset_delta <= last_offset_delta_ &&
+               (!gapless_ || offset_delta == before + 1);
+    }
+
+    bool plain_timestamps_fit() const noexcept {
+        constexpr int64_t kMax = std::numeric_limits<int64_t>::max() - kPlainDeltaEnd;
+        return base_timestamp_ <= kMax && base_timestamp_ >= -kMax;
+    }
+
     [[gnu::noinline, gnu::cold]] bool fail(const char* field, const uint8_t* where,
                                            const char* reason) noexcept {
         fault_ = {field, where - begin_, reason};
@@ -159,7 +161,7 @@ private:
         if (out.length < -1) return fail(field, start, "negative, and not -1 for null");
         if (out.length > end - at) return fail(field, start, "reaches beyond the record");
         out.data = at;
-        at += out.length > 0 ? out.length : 0;
+        at += out.bytes();
         return true;
     }
 
