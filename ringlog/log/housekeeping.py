@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ringlog.errors import CorruptSegment, check
+from ringlog.errors import CorruptSegment, OffsetOutOfRange, check
 from ringlog.log.epochs import EpochStart
 from ringlog.log.index import OFFSET_ENTRY, TIME_ENTRY
 from ringlog.log.index_rebuild import complete_index
@@ -58,6 +58,8 @@ class Housekeeper:
         """Marks at the ends of segments that were rolled and are not sealed yet, by base offset."""
         self._checkpoint: Mark | None = None
         self._wanted = False
+        self._state_is_old = False
+        """The catalogue or the start of the log changed since the state was saved: moving the point would not tell."""
         self._chores: deque[Callable[[], Job[None]]] = deque()
         self._running = False
         log.on_roll = self._rolled
@@ -103,7 +105,7 @@ class Housekeeper:
                 log.flush()
             return False
         self._checkpoint, self._wanted = None, False
-        self._enqueue(lambda: self._move_point(mark))
+        self._enqueue(lambda: self.save_mark(mark) if self._state_is_old else self._move_point(mark))
         return True
 
     def _rolled(self, old: ActiveSegment) -> None:
@@ -245,6 +247,7 @@ class Housekeeper:
         log, segment = self.log, mark.segment
         check(log.flushed_offset >= mark.next_offset, "the recovery point is flushed")
         self._generation += 1
+        self._state_is_old = False
         self._points = 0
         state = PartitionState(
             generation=self._generation,
@@ -287,7 +290,22 @@ class Housekeeper:
         if segment is log.active:
             log.roll(segment.created_ms)
         else:
-            self.want_checkpoint()
+            self._want_state()
+
+    def move_start(self, offset: int) -> None:
+        """Let the log begin at an offset; readers below it are refused. Durable with the next checkpoint."""
+        log = self.log
+        if not log.log_start_offset <= offset <= log.readable_offset:
+            raise OffsetOutOfRange(
+                f"{log.name}: cannot start at {offset}, outside of [{log.log_start_offset}, {log.readable_offset}]"
+            )
+        log.log_start_offset = offset
+        log.epochs.cut_start(offset)
+        self._want_state()
+
+    def _want_state(self) -> None:
+        self._state_is_old = True
+        self.want_checkpoint()
 
 
 def _active_point(mark: Mark) -> ActivePoint:

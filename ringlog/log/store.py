@@ -299,6 +299,10 @@ class LogStore:
         """The first record at or after a time; waits for it."""
         return run_now(self.disk, self._readers[name].find_time(timestamp))
 
+    def move_start(self, name: TopicPartition, offset: int) -> None:
+        """Let a log begin at an offset from now on; durable after the next checkpoint, or drain()."""
+        self._housekeepers[name].move_start(offset)
+
     # -- memory ------------------------------------------------------------------------------------------------
 
     def _keep_tail(self, log: PartitionLog, extent: Extent) -> None:

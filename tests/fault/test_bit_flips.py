@@ -98,6 +98,22 @@ def test_a_corrupt_sealed_segment_is_refused_reported_and_stays_so_after_a_resta
     assert len(list(again.records(second))) == 90 - second
 
 
+def test_a_quarantine_survives_a_crash_right_after_it(closed_log):
+    disk, _ = closed_log
+    first = files(disk, ".log")[0]
+    copy = disk.crash(random.Random(0), survival=1.0)
+    data = bytearray(copy.content(first))
+    data[5000] ^= 1
+    copy.put(first, bytes(data))
+    world = LogWorld(copy)
+    with pytest.raises(CorruptSegment):
+        list(world.records(0))
+    world.run()
+    world.settle()
+    after = world.reopened(world.fake.crash(random.Random(1), survival=0.0))
+    assert after.log.segments[0].quarantined
+
+
 def test_a_missing_index_is_rebuilt_byte_for_byte(closed_log):
     disk, expected = closed_log
     copy = disk.crash(random.Random(0), survival=1.0)

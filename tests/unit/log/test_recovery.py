@@ -294,6 +294,22 @@ def test_indexes_without_a_segment_are_removed():
     assert not world.disk.exists(f"{world.path}/00000000000000009999.index")
 
 
+def test_the_start_of_a_log_moves_and_survives_a_crash():
+    world = filled(20)
+    world.store.move_start(world.partition, 12)
+    with pytest.raises(OffsetOutOfRange, match=r"outside of \[12, 20\]"):
+        list(world.records(11))
+    world.run()
+    world.settle()
+    after = world.reopened(world.fake.crash(random.Random(1), survival=0.0))
+    assert after.log.log_start_offset == 12
+    assert [value[:4] for value in after.values()] == [b"%04d" % number for number in range(12, 20)]
+    with pytest.raises(OffsetOutOfRange):
+        after.store.move_start(after.partition, 11)
+    with pytest.raises(OffsetOutOfRange):
+        after.store.move_start(after.partition, 21)
+
+
 def test_idle_producers_are_forgotten_by_the_store():
     world = filled(3)
     assert len(world.log.producers) == 1
