@@ -41,7 +41,7 @@ class LogStore:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.reports: dict[TopicPartition, RecoveryReport] = {}
         self._settings: dict[TopicPartition, LogSettings] = {}
-        """Of all that were opened, also of those that could not be opened again."""
+        """Of all that were opened since the last clean stop, also of those that could not be opened again."""
         self._housekeepers: dict[TopicPartition, Housekeeper] = {}
         self._readers: dict[TopicPartition, Reader] = {}
         self._dispatcher = Dispatcher(disk)
@@ -78,12 +78,13 @@ class LogStore:
         """Open a partition, or make it; recovers it first when it was not closed cleanly."""
         check(name not in self.logs, "a partition is opened once")
         path = partition_dir(self.root, name)
+        was_open = name in self._settings
         self._settings[name] = settings
         if not self.disk.exists(path):
             self.disk.make_dir(path)
             run_now(self.disk, self._flush_parent(path))
         scratch = self._scratch = self._scratch or Scratch()
-        recovery = Recovery(self.disk, path, settings.reach_bytes, now_ms, scratch)
+        recovery = Recovery(self.disk, path, settings.reach_bytes, now_ms, scratch, after_disk_error=was_open)
         found = run_now(self.disk, recovery.run())
         log = PartitionLog(
             name,

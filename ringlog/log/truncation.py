@@ -11,6 +11,7 @@ import logging
 import numpy as np
 
 from ringlog.errors import CorruptSegment, check
+from ringlog.log.copying import save_range
 from ringlog.log.epochs import EpochHistory
 from ringlog.log.housekeeping import Housekeeper, Mark
 from ringlog.log.index import SegmentIndex
@@ -21,7 +22,6 @@ from ringlog.log.producer_replay import SegmentPart, producers_at
 from ringlog.log.replay import replay_index
 from ringlog.log.scanner import Scratch, scan_file
 from ringlog.log.segment import ActiveSegment, Segment
-from ringlog.log.verdict import save_range
 
 _logger = logging.getLogger(__name__)
 
