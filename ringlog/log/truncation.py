@@ -95,6 +95,7 @@ def _mark_at(log: PartitionLog, kept: ActiveSegment, now_ms: int, scratch: Scrat
         max_timestamp_offset=kept.index.max_timestamp_offset,
         index_entries=len(kept.index.offsets),
         time_index_entries=len(kept.index.times),
+        has_index_gap=False,
         epochs=epochs.starts,
         snapshot=snapshot,
     )
