@@ -59,6 +59,9 @@ PRODUCER_EXPIRY_MS = 24 * 3600 * 1000
 PRODUCERS_PER_PARTITION_MAX = 10_000
 
 # Rings.
+RING_BYTES_MIN = 4 * KIB
+RING_BYTES_MAX = 1 * GIB
+"""Capacity of a ring; the kernel has the same bounds, and a test keeps them equal."""
 RING_READ_MESSAGES_MAX = 4 * KIB
 """Messages handed out by one read or drain unless the caller says otherwise: bounds a cycle's Python work."""
 RING_DRAIN_BYTES_MAX = 16 * MIB

@@ -37,6 +37,8 @@ class Mark(NamedTuple):
     max_timestamp_offset: int
     index_entries: int
     time_index_entries: int
+    has_index_gap: bool
+    """The indexes lacked entries then: these numbers of entries reach less far than the position."""
     epochs: tuple[EpochStart, ...]
     snapshot: bytes | None
     """The producers' state, None when there are no producers."""
@@ -105,7 +107,7 @@ class Housekeeper:
                 log.flush()
             return False
         self._checkpoint, self._wanted = None, False
-        self._enqueue(lambda: self.save_mark(mark) if self._state_is_old else self._move_point(mark))
+        self._enqueue(lambda: self._move_point(mark))
         return True
 
     def _rolled(self, old: ActiveSegment) -> None:
@@ -143,6 +145,9 @@ class Housekeeper:
 
     def _move_point(self, mark: Mark) -> Job[None]:
         """Make the mark the recovery point by one small write; by a save of the state where that cannot be."""
+        if self._state_is_old:
+            yield from self.save_mark(mark)
+            return
         self._points += 1
         point = MovedPoint(
             self._generation, self._points, _active_point(mark), list(mark.epochs), producers=mark.snapshot
@@ -155,7 +160,7 @@ class Housekeeper:
 
     def save_mark(self, mark: Mark, *, clean: bool = False, with_indexes: bool = True) -> Job[None]:
         """Make the mark the recovery point. Without indexes, the state vouches for those that were saved before."""
-        if with_indexes and not mark.segment.index_gap_end:
+        if with_indexes and not mark.has_index_gap:
             yield from self._save_indexes(mark)
         elif clean:
             yield from self._cut_indexes(mark.segment)
@@ -172,9 +177,7 @@ class Housekeeper:
         if old.held is not None:
             log.context.disk.truncate(old.held.file, old.position)
             must((yield log.context.disk.flush(old.held.file)), "flush")
-        yield from complete_index(log.context.disk, log.files, old)
-        mark = mark._replace(index_entries=len(old.index.offsets), time_index_entries=len(old.index.times))
-        yield from self._save_indexes(mark)
+        yield from self._finish_indexes(old, mark)
         sealed = SealedSegment(
             SealedEntry(
                 old.base_offset,
@@ -201,8 +204,24 @@ class Housekeeper:
             max_timestamp_offset=following.base_offset,
             index_entries=0,
             time_index_entries=0,
+            has_index_gap=False,
         )
         yield from self.save_mark(start)
+
+    def _finish_indexes(self, old: ActiveSegment, mark: Mark) -> Job[None]:
+        """Fill and save the indexes of a segment that was rolled. A corrupt one needs none: nobody may read it."""
+        log = self.log
+        if not old.quarantined:
+            try:
+                yield from complete_index(log.context.disk, log.files, old)
+            except CorruptSegment as error:
+                old.quarantined = True
+                log.context.events.append(Quarantined(log, error))
+        if not old.quarantined:
+            entries, time_entries = len(old.index.offsets), len(old.index.times)
+            yield from self._save_indexes(
+                mark._replace(index_entries=entries, time_index_entries=time_entries)
+            )
 
     def _save_indexes(self, mark: Mark) -> Job[None]:
         """Bring the index files of a segment up to the mark: only what is new is written."""
@@ -285,7 +304,7 @@ class Housekeeper:
         log = self.log
         if segment.quarantined or log.status is not LogStatus.OPEN:
             return
-        segment.quarantined = True
+        segment.quarantined = self._state_is_old = True
         log.context.events.append(Quarantined(log, error))
         if segment is log.active:
             log.roll(segment.created_ms)
@@ -333,6 +352,7 @@ def take_mark(log: PartitionLog) -> Mark:
         max_timestamp_offset=segment.index.max_timestamp_offset,
         index_entries=len(segment.index.offsets),
         time_index_entries=len(segment.index.times),
+        has_index_gap=segment.index_gap_end > 0,
         epochs=log.epochs.starts,
         snapshot=log.producers.encode(log.next_offset) if len(log.producers) else None,
     )

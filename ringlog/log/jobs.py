@@ -119,8 +119,10 @@ def write_file(disk: Disk, path: str, data: bytes, position: int = 0) -> Job[Non
         disk.close(file)
 
 
-def write_fully(disk: Disk, file: File, data: bytes, position: int, *, durable: bool = False) -> Job[None]:
-    """Write small data; a short write is an error, as everywhere."""
+def write_fully(
+    disk: Disk, file: File, data: bytes | memoryview, position: int, *, durable: bool = False
+) -> Job[None]:
+    """Write data in one go; a short write is an error, as everywhere."""
     token = disk.write(file, [memoryview(data)], position, durable=durable)
     wrote = must((yield token), f"write {file.path}")
     if wrote != len(data):

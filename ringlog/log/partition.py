@@ -146,7 +146,8 @@ class PartitionLog:
         self._blocked = False
         """A job that opens the next file, or reserves space that the next write needs, is under way."""
         self._reserving = False
-        self._flushing = False
+        self.flushing = False
+        """A flush of what is written is under way."""
         self._disk_segment = self.active
         """The segment that writes go to. Behind `active` while a roll is under way."""
         self.files = SegmentFiles(context.disk, path)
@@ -170,7 +171,7 @@ class PartitionLog:
     @property
     def quiet(self) -> bool:
         """No disk call of an append is under way."""
-        return not (self._in_flight or self._blocked or self._reserving or self._flushing)
+        return not (self._in_flight or self._blocked or self._reserving or self.flushing)
 
     @property
     def idle(self) -> bool:
@@ -397,15 +398,15 @@ class PartitionLog:
     def flush(self) -> None:
         """Queue a flush of what is written. For policies that do not flush on every ack."""
         segment = self._disk_segment
-        if self._flushing or self.flushed_offset == self.written_offset or segment.held is None:
+        if self.flushing or self.flushed_offset == self.written_offset or segment.held is None:
             return
         if self.status is not LogStatus.OPEN:
             return
-        self._flushing = True
+        self.flushing = True
         upto = self.written_offset
 
         def done(result: int) -> None:
-            self._flushing = False
+            self.flushing = False
             if self.status is not LogStatus.OPEN:
                 return
             if result < 0:

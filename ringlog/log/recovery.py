@@ -24,6 +24,7 @@ import numpy as np
 
 from ringlog.disk.api import Disk, File
 from ringlog.errors import CorruptFile
+from ringlog.log.copying import rewrite_range, save_range
 from ringlog.log.epochs import EpochHistory
 from ringlog.log.files import SegmentFiles
 from ringlog.log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, SegmentIndex, TimeIndex
@@ -45,7 +46,7 @@ from ringlog.log.replay import replay_epochs, replay_index, replay_producers
 from ringlog.log.scanner import ScanEnd, Scratch, scan_file
 from ringlog.log.segment import ActiveSegment, SealedSegment, Segment
 from ringlog.log.state import ActivePoint, PartitionState, SavedIndexes, SealedEntry
-from ringlog.log.verdict import Verdict, judge_end, save_range
+from ringlog.log.verdict import Verdict, judge_end
 from ringlog.records.checksum import crc32c
 
 _logger = logging.getLogger(__name__)
@@ -79,12 +80,23 @@ class Recovered(NamedTuple):
 class Recovery:
     """One opening of one partition's directory."""
 
-    def __init__(self, disk: Disk, path: str, reach_bytes: int, now_ms: int, scratch: Scratch) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        path: str,
+        reach_bytes: int,
+        now_ms: int,
+        scratch: Scratch,
+        *,
+        after_disk_error: bool = False,
+    ) -> None:
         self._disk = disk
         self._path = path
         self._reach_bytes = reach_bytes
         """By the settings of this opening; what a state says of the writes before it takes precedence."""
         self._now_ms = now_ms
+        self._after_disk_error = after_disk_error
+        """What lies above the recovery point is written once more, because a failed flush may have lost it."""
         self._scratch = scratch
         self._files = SegmentFiles(disk, path)
         self._report = RecoveryReport()
@@ -343,6 +355,8 @@ class Recovery:
                 return self._quarantined(segment, size, verdict)
             if verdict.torn_end > end.position:
                 yield from self._save_torn(segment, held.file, verdict.torn_end)
+            if self._after_disk_error:
+                yield from rewrite_range(self._disk, held.file, start, end.position, self._scratch)
             self._disk.truncate(held.file, end.position)
             must((yield self._disk.flush(held.file)), "flush")
         finally:

@@ -43,6 +43,11 @@ class Scratch:
     def __init__(self) -> None:
         self.windows = [memoryview(mmap.mmap(-1, _CARRY_BYTES + _WINDOW_BYTES)) for _ in range(2)]
 
+    @property
+    def window(self) -> memoryview:
+        """Some whole blocks, for those who need no carry."""
+        return self.windows[0][_CARRY_BYTES:]
+
 
 def scan_file(
     disk: Disk,
@@ -107,7 +112,7 @@ def read_range(
     disk: Disk, file: File, start: int, stop: int, visit: Callable[[int, memoryview], None], scratch: Scratch
 ) -> Job[None]:
     """Show the raw bytes [start, stop) of a file to `visit`, a window at a time, with where each begins."""
-    window = scratch.windows[0][_CARRY_BYTES:]
+    window = scratch.window
     begin = block_floor(start)
     while begin < stop:
         length = min(window.nbytes, block_ceil(stop) - begin)

@@ -41,7 +41,7 @@ class LogStore:
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.reports: dict[TopicPartition, RecoveryReport] = {}
         self._settings: dict[TopicPartition, LogSettings] = {}
-        """Of all that were opened, also of those that could not be opened again."""
+        """Of all that were opened since the last clean stop, also of those that could not be opened again."""
         self._housekeepers: dict[TopicPartition, Housekeeper] = {}
         self._readers: dict[TopicPartition, Reader] = {}
         self._dispatcher = Dispatcher(disk)
@@ -55,6 +55,8 @@ class LogStore:
         """Those whose checkpoint waits for a flush."""
         self._flush_due_ms: dict[TopicPartition, int] = {}
         """When logs that flush by interval are due; only those with something to flush."""
+        self._flush_next_ms = 0
+        """No log is due before; 0 to have it looked up."""
         self._bytes_since_checkpoint = 0
         self._unscanned_bytes = 0
         """What a crash would make recovery scan, when it was last added up."""
@@ -78,12 +80,13 @@ class LogStore:
         """Open a partition, or make it; recovers it first when it was not closed cleanly."""
         check(name not in self.logs, "a partition is opened once")
         path = partition_dir(self.root, name)
+        was_open = name in self._settings
         self._settings[name] = settings
         if not self.disk.exists(path):
             self.disk.make_dir(path)
             run_now(self.disk, self._flush_parent(path))
         scratch = self._scratch = self._scratch or Scratch()
-        recovery = Recovery(self.disk, path, settings.reach_bytes, now_ms, scratch)
+        recovery = Recovery(self.disk, path, settings.reach_bytes, now_ms, scratch, after_disk_error=was_open)
         found = run_now(self.disk, recovery.run())
         log = PartitionLog(
             name,
@@ -204,7 +207,8 @@ class LogStore:
         self._bytes_since_checkpoint += data.nbytes
         interval_ms = log.settings.flush.interval_ms
         if interval_ms is not None:
-            self._flush_due_ms.setdefault(name, now_ms + interval_ms)
+            due_ms = self._flush_due_ms.setdefault(name, now_ms + interval_ms)
+            self._flush_next_ms = min(self._flush_next_ms, due_ms)
         return appended
 
     def run(self, *, now_ms: int, wait_s: float | None = 0.0) -> list[Event]:
@@ -231,9 +235,8 @@ class LogStore:
 
     def _keep_house(self, now_ms: int) -> None:
         """What is due by the clock or by bytes. Costs nothing for partitions where nothing happens."""
-        for name in [name for name, due_ms in self._flush_due_ms.items() if now_ms >= due_ms]:
-            del self._flush_due_ms[name]
-            self.logs[name].flush()
+        if self._flush_due_ms and now_ms >= self._flush_next_ms:
+            self._flush_those_due(now_ms)
         if self._wanting:
             self._wanting[:] = [housekeeper for housekeeper in self._wanting if not housekeeper.tick()]
         if self._bytes_since_checkpoint >= CHECKPOINT_BYTES:
@@ -247,6 +250,24 @@ class LogStore:
             self._expiry_checked_ms = now_ms
             for log in self.logs.values():
                 log.producers.expire(now_ms)
+
+    def _flush_those_due(self, now_ms: int) -> None:
+        for name, due_ms in list(self._flush_due_ms.items()):
+            if now_ms < due_ms:
+                continue
+            log = self.logs[name]
+            log.flush()
+            interval_ms = log.settings.flush.interval_ms
+            if (
+                interval_ms is None
+                or log.status is not LogStatus.OPEN
+                or log.flushed_offset == log.next_offset
+            ):
+                del self._flush_due_ms[name]
+            elif log.flushing:
+                self._flush_due_ms[name] = now_ms + interval_ms  # for what came since
+            # Else its write is still under way, and the flush stays due.
+        self._flush_next_ms = min(self._flush_due_ms.values(), default=0)
 
     def checkpoint(self) -> None:
         """Move every recovery point up to what is flushed, in the background of the next run()s."""

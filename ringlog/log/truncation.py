@@ -11,6 +11,7 @@ import logging
 import numpy as np
 
 from ringlog.errors import CorruptSegment, check
+from ringlog.log.copying import save_range
 from ringlog.log.epochs import EpochHistory
 from ringlog.log.housekeeping import Housekeeper, Mark
 from ringlog.log.index import SegmentIndex
@@ -21,7 +22,6 @@ from ringlog.log.producer_replay import SegmentPart, producers_at
 from ringlog.log.replay import replay_index
 from ringlog.log.scanner import Scratch, scan_file
 from ringlog.log.segment import ActiveSegment, Segment
-from ringlog.log.verdict import save_range
 
 _logger = logging.getLogger(__name__)
 
@@ -95,6 +95,7 @@ def _mark_at(log: PartitionLog, kept: ActiveSegment, now_ms: int, scratch: Scrat
         max_timestamp_offset=kept.index.max_timestamp_offset,
         index_entries=len(kept.index.offsets),
         time_index_entries=len(kept.index.times),
+        has_index_gap=False,
         epochs=epochs.starts,
         snapshot=snapshot,
     )

@@ -11,7 +11,7 @@ from ringlog.disk.api import Disk, File
 from ringlog.errors import CorruptBatch
 from ringlog.limits import BATCH_BYTES_MAX, BLOCK_BYTES, MIB
 from ringlog.log.extent import block_ceil, block_floor
-from ringlog.log.jobs import Job, must, write_fully
+from ringlog.log.jobs import Job, must
 from ringlog.log.scanner import ScanEnd, Scratch, read_range
 from ringlog.records.scan import find_batch, scan
 
@@ -80,19 +80,3 @@ def _last_batch(disk: Disk, file: File, start: int, stop: int, min_offset: int) 
             found_next = min_offset = int(run.table["last_offset"][-1]) + 1
             at = find_batch(data, at + run.end, min_offset=min_offset)
     return found_next
-
-
-def save_range(disk: Disk, file: File, start: int, stop: int, path: str, scratch: Scratch) -> Job[None]:
-    """Copy the bytes [start, stop) of a file to a file of their own, flushed under its name."""
-    parts: list[bytes] = []
-    yield from read_range(disk, file, start, stop, lambda _, data: parts.append(bytes(data)), scratch)
-    copy = disk.open(path, write=True, create=True)
-    try:
-        position = 0
-        for part in parts:
-            yield from write_fully(disk, copy, part, position)
-            position += len(part)
-        must((yield disk.flush(copy)), f"flush {path}")
-    finally:
-        disk.close(copy)
-    must((yield disk.flush_dir(path.rpartition("/")[0])), f"flush directory of {path}")

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from ringlog.errors import CorruptSegment
+from ringlog.log.partition import Progress, Quarantined
 from tests.support.amounts import amount
 from tests.support.fake_disk import FakeDisk
 from tests.support.logs import LogWorld
@@ -165,3 +166,49 @@ def test_an_active_segment_that_lost_flushed_bytes_does_not_give_its_offsets_aga
     world = LogWorld(copy)
     assert world.log.next_offset == 90
     assert world.append(b"x", producer=(4, 0, 90)).base_offset == 90
+
+
+def flip(disk: FakeDisk, path: str, at: int) -> None:
+    data = bytearray(disk.content(path))
+    data[at] ^= 1
+    disk.put(path, bytes(data))
+
+
+def test_a_corrupt_sealed_segment_is_refused_after_a_crash_too():
+    world = LogWorld(FakeDisk(4))
+    for number in range(40):
+        world.append(b"%05d" % number + bytes(60_000))
+        world.settle()
+    world.evict_all()
+    flip(world.fake, f"{world.path}/{0:020d}.log", at=200_000)
+    with pytest.raises(CorruptSegment):
+        world.values()
+    for _ in range(20):
+        world.run()
+    after = world.reopened(world.fake.crash(random.Random(1)))
+    with pytest.raises(CorruptSegment, match="before"):
+        after.values()
+
+
+@pytest.mark.parametrize("found_by", ["a reader", "the seal"])
+def test_corruption_in_a_growing_segment_whose_index_a_crash_took_does_not_stop_appends(found_by):
+    world = LogWorld(FakeDisk(4))
+    for number in range(10):
+        world.append(b"%05d" % number + bytes(60_000))
+        world.settle()
+    world.store.checkpoint()
+    for _ in range(10):
+        world.run()
+    world = world.reopened(world.fake.crash(random.Random(1)))
+    assert world.log.active.index_gap_end
+    flip(world.fake, f"{world.path}/{0:020d}.log", at=200_000)
+    if found_by == "a reader":
+        with pytest.raises(CorruptSegment):
+            world.values()
+    for number in range(10, 40):
+        world.append(b"%05d" % number + bytes(60_000))
+        world.settle()
+    assert [type(event) for event in world.events if not isinstance(event, Progress)] == [Quarantined]
+    assert world.log.flushed_offset == 40
+    with pytest.raises(CorruptSegment):
+        world.values(0)

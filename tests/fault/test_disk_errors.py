@@ -120,6 +120,26 @@ def test_a_failed_flush_is_never_tried_again():
     assert sum(call.kind == "flush" for call in world.fake.calls) == flushes + 1
 
 
+@pytest.mark.parametrize("policy", ["interval:20", "os"])
+@pytest.mark.parametrize("size", [100, 3 * MIB])
+def test_what_a_failed_flush_left_in_a_cache_is_written_again_when_the_partition_is_reopened(policy, size):
+    settings = LogSettings(segment_bytes=32 * MIB, flush=FlushPolicy.parse(policy))
+    world = LogWorld(settings=settings)
+    for number in range(5):
+        world.append(b"%d" % number + bytes(size // 5))
+        for _ in range(3):
+            world.run()
+    world.fake.faults.fail("flush", nth=sum(call.kind == "flush" for call in world.fake.calls))
+    world.settle()
+    assert world.log.status is LogStatus.FENCED
+    world.store.reopen(world.partition, now_ms=world.now_ms)
+    world.append(b"after")
+    world.settle()
+    assert world.log.flushed_offset == 6
+    after = world.reopened(world.fake.crash(random.Random(1), survival=0.0))
+    assert len(after.values()) == 6
+
+
 def test_a_fenced_partition_refuses_appends_serves_reads_and_reopens():
     world = LogWorld()
     for number in range(5):

@@ -353,6 +353,43 @@ def test_flush_by_interval_acknowledges_written_and_reports_flushed_later():
     assert events[1:] == [Progress(world.log, 1, Durability.FLUSHED)]
 
 
+def test_flush_by_interval_also_flushes_what_was_still_being_written_when_it_was_due():
+    world = LogWorld(settings=LogSettings(flush=FlushPolicy.parse("interval:20")))
+    world.append(b"a")
+    world.settle()
+    world.fake.hold_all("write", ".log")
+    world.append(b"b")
+    world.run()
+    world.now_ms += 100
+    world.run()
+    world.fake.release_all()
+    for _ in range(10):
+        world.now_ms += 5
+        world.run()
+    assert world.log.flushed_offset == 2
+
+
+def test_flush_by_interval_also_flushes_what_was_written_during_a_flush():
+    world = LogWorld(settings=LogSettings(flush=FlushPolicy.parse("interval:20")))
+    world.append(b"a")
+    for _ in range(4):
+        world.run()
+    world.fake.hold_all("flush")
+    world.now_ms += 20
+    world.run()
+    world.append(b"b")
+    for _ in range(10):
+        world.now_ms += 20
+        world.run()
+    world.fake.release_all()
+    for _ in range(4):
+        world.now_ms += 20
+        world.run()
+    assert world.log.flushed_offset == 2
+    world.run()
+    assert not world.store._flush_due_ms
+
+
 def test_flush_by_the_os_never_flushes_on_its_own():
     world = LogWorld(settings=LogSettings(flush=FlushPolicy.parse("os")))
     world.append(b"a")
