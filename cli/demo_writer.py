@@ -14,7 +14,7 @@ from cli.demo_records import BATCH_RECORDS, batch
 from ringlog.disk.choose import open_disk
 from ringlog.limits import MIB
 from ringlog.log.batch import batch_infos
-from ringlog.log.partition import Progress
+from ringlog.log.events import Progress
 from ringlog.log.settings import LogSettings
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition

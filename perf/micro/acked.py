@@ -6,7 +6,7 @@ import time
 
 from perf.micro.payload import Group
 from ringlog.errors import PartitionBusy
-from ringlog.log.partition import Event, Progress
+from ringlog.log.events import Event, Progress
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
 

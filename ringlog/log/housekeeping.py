@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 from ringlog.errors import CorruptSegment, OffsetOutOfRange, check
 from ringlog.log.epochs import EpochStart
+from ringlog.log.events import Quarantined, disk_error
 from ringlog.log.index import OFFSET_ENTRY, TIME_ENTRY
 from ringlog.log.index_rebuild import complete_index
 from ringlog.log.jobs import Job, file_size, must, replace_file, write_file
 from ringlog.log.names import INDEX, SNAPSHOT, STATE_NAME, TIME_INDEX, offset_name, parse_offset_name
-from ringlog.log.partition import LogStatus, PartitionLog, Quarantined, disk_error
+from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.point import MovedPoint, save_point
 from ringlog.log.segment import ActiveSegment, SealedSegment, Segment
 from ringlog.log.state import ActivePoint, PartitionState, SavedIndexes, SealedEntry

@@ -15,13 +15,10 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import NamedTuple
 
-from ringlog.disk.api import Disk, File
+from ringlog.disk.api import File
 from ringlog.errors import (
     BatchTooLarge,
-    CorruptSegment,
-    DiskFull,
     InvalidRequest,
     PartitionBusy,
     PartitionFenced,
@@ -34,51 +31,18 @@ from ringlog.limits import (
     RELATIVE_OFFSET_MAX,
     WRITE_BYTES_TARGET,
 )
-from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
+from ringlog.log.context import ShardContext
 from ringlog.log.epochs import EpochHistory
+from ringlog.log.events import Appended, Fenced, Progress, disk_error
 from ringlog.log.extent import AppendBuffer, Extent, block_floor
 from ringlog.log.files import SegmentFiles
-from ringlog.log.jobs import Dispatcher, Job, must
+from ringlog.log.jobs import Job, must
 from ringlog.log.producers import ProducerTable, Repeat
 from ringlog.log.segment import ActiveSegment, Segment
 from ringlog.log.settings import LogSettings
 from ringlog.model import Durability, TopicPartition
 from ringlog.records.scan import stamp
-
-
-class Appended(NamedTuple):
-    """Where batches stand in the log. `repeated`: they stood there before and were not appended again."""
-
-    base_offset: int
-    last_offset: int
-    repeated: bool = False
-
-
-class Progress(NamedTuple):
-    """All records below `offset` have reached `durability`."""
-
-    log: PartitionLog
-    offset: int
-    durability: Durability
-
-
-class Fenced(NamedTuple):
-    """The partition takes no appends any more. What was not acknowledged by now may be in the log or not: that shows
-    when it is opened again."""
-
-    log: PartitionLog
-    error: RinglogError
-
-
-class Quarantined(NamedTuple):
-    """A segment was found corrupt and is refused to readers."""
-
-    log: PartitionLog
-    error: CorruptSegment
-
-
-Event = Progress | Fenced | Quarantined
 
 
 class LogStatus(Enum):
@@ -87,19 +51,6 @@ class LogStatus(Enum):
     OPEN = "open"
     FENCED = "fenced"
     CLOSED = "closed"
-
-
-class ShardContext(NamedTuple):
-    """What the logs of one shard share."""
-
-    disk: Disk
-    arena: Arena
-    dispatcher: Dispatcher
-    events: list[Event]
-    make_room: Callable[[], bool]
-    keep_tail: Callable[[PartitionLog, Extent], None]
-    mark_ready: Callable[[PartitionLog], None]
-    """Have pump() called in the next cycle: something came in, or what it waited for is done."""
 
 
 class PartitionLog:
@@ -544,14 +495,3 @@ class PartitionLog:
         """Raise PartitionFenced unless appends are taken."""
         if self.status is not LogStatus.OPEN:
             raise PartitionFenced(f"{self.name}: {self.status.value}: {self.fence_error or 'reopen it'}")
-
-
-def disk_error(name: TopicPartition, what: str, cause: int | Exception) -> RinglogError:
-    """The typed error for a failed disk call, by its errno or exception."""
-    if isinstance(cause, RinglogError):
-        return cause
-    code = cause if isinstance(cause, int) else getattr(cause, "errno", None) or errno.EIO
-    if code in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"{name}: {what}: the disk is full. Free space, then reopen the partition")
-    detail = errno.errorcode.get(code, str(code)) if isinstance(cause, int) else str(cause)
-    return PartitionFenced(f"{name}: {what} failed ({detail}). Reopen the partition from disk")

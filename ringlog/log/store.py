@@ -15,11 +15,13 @@ from ringlog.errors import OffsetOutOfRange, PartitionBusy, PartitionFenced, Rin
 from ringlog.limits import CHECKPOINT_BYTES, TAIL_BYTES_PER_SHARD, UNCHECKPOINTED_BYTES_PER_SHARD
 from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
+from ringlog.log.context import ShardContext
+from ringlog.log.events import Appended, Event, disk_error
 from ringlog.log.extent import Extent
 from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.jobs import Dispatcher, Job, must, run_now
 from ringlog.log.names import partition_dir
-from ringlog.log.partition import Appended, Event, LogStatus, PartitionLog, ShardContext, disk_error
+from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.reading import Reader, Slices, TimedOffset
 from ringlog.log.recovery import Recovery, RecoveryReport
 from ringlog.log.scanner import Scratch

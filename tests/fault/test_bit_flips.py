@@ -8,7 +8,7 @@ import random
 import pytest
 
 from ringlog.errors import CorruptSegment
-from ringlog.log.partition import Progress, Quarantined
+from ringlog.log.events import Progress, Quarantined
 from tests.support.amounts import amount
 from tests.support.fake_disk import FakeDisk
 from tests.support.logs import LogWorld

@@ -9,7 +9,8 @@ import pytest
 
 from ringlog.errors import DiskFull, PartitionFenced, RinglogError
 from ringlog.limits import KIB, MIB
-from ringlog.log.partition import Fenced, LogStatus, Progress
+from ringlog.log.events import Fenced, Progress
+from ringlog.log.partition import LogStatus
 from ringlog.log.settings import FlushPolicy, LogSettings
 from ringlog.model import Durability
 from tests.support.amounts import amount

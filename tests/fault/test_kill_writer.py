@@ -22,7 +22,7 @@ import sys, time
 from ringlog.disk.choose import open_disk
 from tests.support.logs import LogWorld
 from ringlog.log.settings import LogSettings
-from ringlog.log.partition import Progress
+from ringlog.log.events import Progress
 world = LogWorld(open_disk({engine!r}), LogSettings(segment_bytes=4 << 20), root={root!r}, memory_bytes=64 << 20)
 number = world.log.next_offset
 out = sys.stdout.buffer

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ringlog.disk.api import Disk
 from ringlog.errors import PartitionBusy, PartitionFenced, RinglogError
 from ringlog.limits import KIB, MIB
-from ringlog.log.partition import Fenced, Progress
+from ringlog.log.events import Fenced, Progress
 from ringlog.log.settings import FlushPolicy, LogSettings
 from ringlog.model import Durability
 from tests.support.logs import LogWorld

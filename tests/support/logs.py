@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ringlog.disk.api import Disk
 from ringlog.limits import MIB
 from ringlog.log.batch import batch_infos
-from ringlog.log.partition import Appended, Event, Progress
+from ringlog.log.events import Appended, Event, Progress
 from ringlog.log.settings import LogSettings
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition

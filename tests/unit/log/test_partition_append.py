@@ -8,8 +8,8 @@ from ringlog.errors import BatchTooLarge, InvalidRequest, InvariantBroken, OutOf
 from ringlog.limits import BLOCK_BYTES, KIB, MIB, PREALLOCATE_BYTES_MIN, WRITE_BYTES_TARGET
 from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
+from ringlog.log.events import Appended, Progress
 from ringlog.log.extent import AppendBuffer
-from ringlog.log.partition import Appended, Progress
 from ringlog.log.segment import ActiveSegment
 from ringlog.log.settings import FlushPolicy, LogSettings
 from ringlog.model import Durability, TimestampType, TopicPartition

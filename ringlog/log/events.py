@@ -1,0 +1,57 @@
+"""What a partition's log tells its owner."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, NamedTuple
+
+from ringlog.errors import CorruptSegment, DiskFull, PartitionFenced, RinglogError
+from ringlog.model import Durability, TopicPartition
+
+if TYPE_CHECKING:
+    from ringlog.log.partition import PartitionLog
+
+
+class Appended(NamedTuple):
+    """Where batches stand in the log. `repeated`: they stood there before and were not appended again."""
+
+    base_offset: int
+    last_offset: int
+    repeated: bool = False
+
+
+class Progress(NamedTuple):
+    """All records below `offset` have reached `durability`."""
+
+    log: PartitionLog
+    offset: int
+    durability: Durability
+
+
+class Fenced(NamedTuple):
+    """The partition takes no appends any more. What was not acknowledged by now may be in the log or not: that shows
+    when it is opened again."""
+
+    log: PartitionLog
+    error: RinglogError
+
+
+class Quarantined(NamedTuple):
+    """A segment was found corrupt and is refused to readers."""
+
+    log: PartitionLog
+    error: CorruptSegment
+
+
+Event = Progress | Fenced | Quarantined
+
+
+def disk_error(name: TopicPartition, what: str, cause: int | Exception) -> RinglogError:
+    """The typed error for a failed disk call, by its errno or exception."""
+    if isinstance(cause, RinglogError):
+        return cause
+    code = cause if isinstance(cause, int) else getattr(cause, "errno", None) or errno.EIO
+    if code in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(f"{name}: {what}: the disk is full. Free space, then reopen the partition")
+    detail = errno.errorcode.get(code, str(code)) if isinstance(cause, int) else str(cause)
+    return PartitionFenced(f"{name}: {what} failed ({detail}). Reopen the partition from disk")
