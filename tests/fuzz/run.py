@@ -76,6 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--driver", choices=("auto", "own", "libfuzzer"), default="auto")
     parser.add_argument("--only", default="", help="targets whose name contains this")
     options = parser.parse_args(arguments)
+    if options.runs < 1 or options.seed < 0 or options.seconds <= 0:
+        parser.error("--runs and --seconds must be positive, --seed not negative")
 
     libfuzzer = options.driver == "libfuzzer" or (
         options.driver == "auto" and shutil.which("clang++") is not None
