@@ -184,6 +184,24 @@ class SegmentIndex:
         self.times.add(max_timestamp, max_timestamp_offset)
         self.next_position = position + INDEX_INTERVAL_BYTES
 
+    def head(self, entries: int, time_entries: int) -> SegmentIndex:
+        """A copy of the first entries, ready for the batches from the last indexed one on."""
+        head = SegmentIndex(self.offsets.base_offset)
+        head.offsets._offsets, head.offsets._positions = (
+            self.offsets._offsets[:entries],
+            self.offsets._positions[:entries],
+        )
+        head.times._timestamps, head.times._offsets = (
+            self.times._timestamps[:time_entries],
+            self.times._offsets[:time_entries],
+        )
+        if entries:
+            head.next_position = head.offsets.last_position + INDEX_INTERVAL_BYTES
+        if time_entries:
+            head.max_timestamp = head.times._timestamps[-1]
+            head.max_timestamp_offset = head.times.base_offset + head.times._offsets[-1]
+        return head
+
     def put_before(self, front: SegmentIndex, end: int) -> None:
         """Take the entries of batches below byte `end` from another index, and keep one's own of the rest."""
         first = bisect_left(self.offsets._positions, end)

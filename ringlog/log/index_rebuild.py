@@ -32,7 +32,8 @@ def load_indexes(
             entry.base_offset, times
         )
     _log.warning("%s: an index is missing or wrong; rebuilding both from the log", base)
-    index = yield from index_from_log(disk, files, entry.base_offset, entry.bytes, Scratch())
+    index = SegmentIndex(entry.base_offset)
+    yield from _add_from_log(disk, files, index, entry.bytes)
     index.finish()
     yield from write_file(disk, base + INDEX, index.offsets.encode())
     yield from write_file(disk, base + TIME_INDEX, index.times.encode())
@@ -41,38 +42,39 @@ def load_indexes(
 
 def complete_index(disk: Disk, files: SegmentFiles, segment: ActiveSegment) -> Job[None]:
     """Fill the gap that a crash left in the indexes of a growing segment. Lookups are right with the gap, but slow."""
-    end = segment.index_gap_end
+    end, saved = segment.index_gap_end, segment.saved
     if end:
-        front = yield from index_from_log(disk, files, segment.base_offset, end, Scratch(), growing=True)
+        # What is in the files stays as it is: only what is new will be added to them.
+        front = segment.index.head(saved.index_entries, saved.time_index_entries)
+        yield from _add_from_log(disk, files, front, end, growing=True)
         if segment.index_gap_end:  # nobody else did it meanwhile
             segment.index.put_before(front, end)
             segment.index_gap_end = 0
 
 
-def index_from_log(
-    disk: Disk, files: SegmentFiles, base_offset: int, stop: int, scratch: Scratch, *, growing: bool = False
-) -> Job[SegmentIndex]:
-    """The indexes of a segment's first `stop` bytes, from its batches. `growing`: appends go on behind them."""
-    index = SegmentIndex(base_offset)
+def _add_from_log(
+    disk: Disk, files: SegmentFiles, index: SegmentIndex, stop: int, *, growing: bool = False
+) -> Job[None]:
+    """Bring an index up to the batches below byte `stop`. `growing`: appends go on behind them."""
+    base_offset, start = index.offsets.base_offset, index.offsets.last_position
     held = files.hold(base_offset, write=growing)
     try:
         end = yield from scan_file(
             disk,
             held.file,
-            0,
+            start,
             stop,
             lambda table: replay_index(index, table),
-            expected_offset=base_offset,
+            expected_offset=base_offset if start == 0 else None,
             dense=False,
             level="crc",
-            scratch=scratch,
+            scratch=Scratch(),
         )
     finally:
         files.release(held)
     if end.fault is not None:
         name = offset_name(base_offset, LOG)
         raise CorruptSegment(f"{name} byte {end.fault.position}: {end.fault.field}: {end.fault.reason}")
-    return index
 
 
 def _read_if_right(disk: Disk, path: str, crc: int) -> Job[bytes | None]:

@@ -15,6 +15,7 @@ from ringlog.log.settings import FlushPolicy, LogSettings
 from ringlog.log.state import PartitionState
 from ringlog.log.verify import Severity, verify_partition
 from ringlog.model import TopicPartition
+from ringlog.records.checksum import crc32c
 from ringlog.records.scan import check
 from tests.support.fake_disk import FakeDisk
 from tests.support.logs import LogWorld, batch_of
@@ -316,3 +317,30 @@ def test_idle_producers_are_forgotten_by_the_store():
     world.now_ms += 24 * 3600 * 1000
     world.run()
     assert len(world.log.producers) == 0
+
+
+def test_filling_a_gap_in_an_index_leaves_the_entries_alone_that_are_in_its_file():
+    def append_some():
+        for _ in range(rng.randrange(3, 30)):
+            world.append(bytes(rng.choice([50, 700, 1500, 3000, 5000])), timestamp=rng.randrange(10**6))
+        world.settle()
+
+    for seed in range(30):
+        rng = random.Random(seed)
+        world = LogWorld(FakeDisk(seed), LogSettings(segment_bytes=8 * MIB))
+        for _ in range(2):
+            append_some()
+            world.store.checkpoint()
+            for _ in range(5):
+                world.run()
+            world = world.reopened(world.fake.crash(rng))
+            assert world.log.active.index_gap_end
+            append_some()
+            world.evict_all()
+            world.values()
+            active, saved = world.log.active, world.log.active.saved
+            assert not active.index_gap_end
+            assert crc32c(active.index.offsets.encode(0, saved.index_entries)) == saved.index_crc
+            assert crc32c(active.index.times.encode(0, saved.time_index_entries)) == saved.time_index_crc
+            world.close()
+            world = world.reopened()
