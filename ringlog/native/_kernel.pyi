@@ -53,6 +53,13 @@ def scan(
     that is only a buffer that ends too early. `level`: 0 headers, 1 CRC, 2 full. `expected_offset`: -1 for
     any. With `only_whole`, raises CorruptBatch for a fault before any row is made. Releases the GIL."""
 
+def open_batches(
+    data: Buffer, check_crc: bool, include_control: bool
+) -> tuple[bytearray, list[int], int | None]:
+    """BATCH_TABLE rows of a buffer of whole batches, without control batches unless they are included; which
+    of the rows are compressed; and the offset behind all batches, None when there is none. Raises
+    CorruptBatch for a fault before any row is made. Releases the GIL."""
+
 def find_batch(data: Buffer, start: int, min_offset: int, bytes_max: int) -> int:
     """Where the first whole batch at or behind `start` begins, or -1. Releases the GIL."""
 
@@ -90,6 +97,9 @@ def fold(batch: Buffer, payload: Buffer, codec: int) -> bytearray:
 
 # -- decoding (bind_decode.cpp) ----------------------------------------------------------------------------
 
+BytesColumn: TypeAlias = tuple[bytearray, bytearray, bytearray | None]
+"""int32 offsets, one more than there are elements; data; a bitmap of what is not null, or None if all is."""
+
 def decode_columns(
     data: Buffer,
     rows: Buffer,
@@ -99,12 +109,20 @@ def decode_columns(
     key: bool,
     value: bool,
     headers: bool,
-) -> dict[str, bytearray]:
-    """The wanted columns of the batches that `rows`, a BATCH_TABLE, describes; `payloads` holds the unfolded
-    records of those that are compressed. Raises CorruptBatch before any column is made. Releases the GIL.
-
-    Keys: `offset`, `timestamp` (int64); `key`, `value`, `header_key`, `header_value`, each with `_offsets`
-    (int32), `_data` and, when something is null, `_valid` (a bitmap); `header_offsets` (int32)."""
+) -> tuple[
+    int,
+    bytearray | None,
+    bytearray | None,
+    BytesColumn | None,
+    BytesColumn | None,
+    bytearray | None,
+    BytesColumn | None,
+    BytesColumn | None,
+]:
+    """The number of records of the batches that `rows`, a BATCH_TABLE, describes, and their columns: offset,
+    timestamp (int64), key, value, header offsets (int32), header key, header value; None for each that is not
+    wanted, and for the last two when no record has a header. `payloads` holds the unfolded records of batches
+    that are compressed. Raises CorruptBatch before any column is made. Releases the GIL."""
 
 def records_bytes_needed(prefix: Buffer, row: Buffer) -> tuple[int, int]:
     """The bytes that the records of a batch take at least, and likely, judged by the first of them. Raises

@@ -12,6 +12,10 @@ import numpy.typing as npt
 from ringlog.errors import InvalidRequest
 from ringlog.native import _kernel
 
+# Types, not their names: a name would be looked up anew in each comparison, and a column is often small.
+_OFFSET_TYPES = (np.dtype(np.int32), np.dtype(np.int64))
+_BITMAP_TYPE = np.dtype(np.uint8)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Column:
@@ -31,11 +35,12 @@ class Column:
 
     def __post_init__(self) -> None:
         offsets = self.offsets
-        if offsets.ndim != 1 or len(offsets) == 0 or offsets.dtype not in (np.int32, np.int64):
+        if offsets.ndim != 1 or len(offsets) == 0 or offsets.dtype not in _OFFSET_TYPES:
             raise InvalidRequest("offsets must be an int32 or int64 array, one entry longer than the column")
         if not offsets.flags.c_contiguous:
             raise InvalidRequest("offsets must be contiguous")
-        if self.valid is not None and (self.valid.dtype != np.uint8 or 8 * len(self.valid) < len(self)):
+        valid = self.valid
+        if valid is not None and (valid.dtype != _BITMAP_TYPE or 8 * len(valid) < len(offsets) - 1):
             raise InvalidRequest("valid must be a uint8 bitmap with a bit for each element")
 
     @classmethod

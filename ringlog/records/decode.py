@@ -15,14 +15,20 @@ import numpy.typing as npt
 
 from ringlog import limits
 from ringlog.errors import InvalidRequest
-from ringlog.model import Codec
 from ringlog.native import _kernel
 from ringlog.records.codecs import unfold
 from ringlog.records.columns import Column
-from ringlog.records.format import CODEC_MASK, CONTROL_BIT
-from ringlog.records.scan import Level, check
+from ringlog.records.format import BATCH_TABLE
 
 COLUMNS = ("offset", "timestamp", "key", "value", "headers")
+
+_COLUMN_NAMES = frozenset(COLUMNS)
+
+# Made once: NumPy takes longer to find a type by its name than to make a small array of it.
+_INT32, _INT64, _UINT8 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint8)
+
+_NO_ELEMENTS = Column(np.frombuffer(bytes(4), _INT32), np.frombuffer(b"", _UINT8))
+"""Header keys and values of records without headers: shared, and read-only because it is made of bytes."""
 
 _CHUNK_RECORDS = 256
 """Records made at once while iterating: enough that the step into native code costs nothing."""
@@ -148,61 +154,59 @@ def decode_columns(
     >>> opened.offset.tolist(), list(opened.value), opened.key
     ([5, 6], [b'on', b'off'], None)
     """
-    unknown = set(columns) - set(COLUMNS)
-    if unknown:
-        raise InvalidRequest(f"no such column: {', '.join(sorted(unknown))}; there are {', '.join(COLUMNS)}")
+    if not _COLUMN_NAMES.issuperset(columns):
+        unknown = ", ".join(sorted(set(columns) - _COLUMN_NAMES))
+        raise InvalidRequest(f"no such column: {unknown}; there are {', '.join(COLUMNS)}")
     rows, payloads, next_offset = _open(data, include_control, check_crc)
     wanted = [name in columns for name in COLUMNS]
     try:
-        memory = _kernel.decode_columns(data, rows, payloads, *wanted)
+        count, offset, timestamp, key, value, header_offsets, header_keys, header_values = (
+            _kernel.decode_columns(data, rows, payloads, *wanted)
+        )
     except ValueError as wrong:
         raise InvalidRequest(str(wrong)) from None
     headers = None
-    if "headers" in columns:
-        offsets = np.frombuffer(memory["header_offsets"], dtype=np.int32)
-        headers = HeaderColumn(offsets, _column(memory, "header_key"), _column(memory, "header_value"))
+    if header_offsets is not None:
+        headers = HeaderColumn(
+            np.frombuffer(header_offsets, _INT32),
+            _NO_ELEMENTS if header_keys is None else _column(header_keys),
+            _NO_ELEMENTS if header_values is None else _column(header_values),
+        )
     return Columns(
-        count=int(rows["record_count"].sum()),
-        next_offset=next_offset,
-        offset=_int64(memory, "offset") if "offset" in columns else None,
-        timestamp=_int64(memory, "timestamp") if "timestamp" in columns else None,
-        key=_column(memory, "key") if "key" in columns else None,
-        value=_column(memory, "value") if "value" in columns else None,
-        headers=headers,
+        count,
+        next_offset,
+        None if offset is None else np.frombuffer(offset, _INT64),
+        None if timestamp is None else np.frombuffer(timestamp, _INT64),
+        None if key is None else _column(key),
+        None if value is None else _column(value),
+        headers,
     )
 
 
 def _open(
     data: Any, include_control: bool, check_crc: bool
-) -> tuple[npt.NDArray[np.void], list[memoryview | None] | None, int | None]:
+) -> tuple[bytearray, list[memoryview | None] | None, int | None]:
     """The rows of the batches to decode, what their records unfold to, and the offset behind them all."""
-    level: Level = "crc" if check_crc else "headers"
-    rows = check(data, level=level)
-    next_offset = int(rows["last_offset"][-1]) + 1 if len(rows) else None
-    if not include_control:
-        control = (rows["attributes"] & CONTROL_BIT) != 0
-        if control.any():
-            rows = rows[~control]
-    folded = (rows["attributes"] & CODEC_MASK) != Codec.NONE
-    if not folded.any():
-        return rows, None, next_offset
+    rows, compressed, next_offset = _kernel.open_batches(data, check_crc, include_control)
+    return rows, _unfold(data, rows, compressed) if compressed else None, next_offset
+
+
+def _unfold(data: Any, rows: bytearray, compressed: list[int]) -> list[memoryview | None]:
+    """For each row what its records unfold to, None where they are not compressed."""
     view = memoryview(data).cast("B")
-    payloads: list[memoryview | None] = [None] * len(rows)
-    for i in np.flatnonzero(folded):
-        row = rows[i]
+    table = np.frombuffer(rows, BATCH_TABLE)
+    payloads: list[memoryview | None] = [None] * len(table)
+    for i in compressed:
+        row = table[i]
         begin, end = int(row["position"]), int(row["position"]) + int(row["length"])
         payloads[i] = unfold(view[begin + limits.BATCH_HEADER_BYTES : end], row)
-    return rows, payloads, next_offset
+    return payloads
 
 
-def _int64(memory: dict[str, bytearray], name: str) -> npt.NDArray[np.int64]:
-    return np.frombuffer(memory[name], dtype=np.int64)
-
-
-def _column(memory: dict[str, bytearray], name: str) -> Column:
-    valid = memory.get(f"{name}_valid")
+def _column(memory: _kernel.BytesColumn) -> Column:
+    offsets, data, valid = memory
     return Column(
-        np.frombuffer(memory[f"{name}_offsets"], dtype=np.int32),
-        np.frombuffer(memory[f"{name}_data"], dtype=np.uint8),
-        None if valid is None else np.frombuffer(valid, dtype=np.uint8),
+        np.frombuffer(offsets, _INT32),
+        np.frombuffer(data, _UINT8),
+        None if valid is None else np.frombuffer(valid, _UINT8),
     )

@@ -12,6 +12,7 @@
 
 #include "bindings.hpp"
 #include "py_buffer.hpp"
+#include "py_bytes.hpp"
 #include "py_fault.hpp"
 #include "record_decode.hpp"
 #include "record_parse.hpp"
@@ -85,53 +86,43 @@ private:
     std::vector<Section> sections_;
 };
 
-nb::bytearray new_bytearray(int64_t size) {
-    auto bytes =
-        nb::steal<nb::bytearray>(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
-    if (!bytes.is_valid()) throw nb::python_error();
-    return bytes;
-}
-
+// One column of fixed-size elements: a bytearray, or None when the column is not wanted.
 template <class T>
-T* memory_of(const nb::bytearray& bytes) noexcept {
-    return reinterpret_cast<T*>(PyByteArray_AS_STRING(bytes.ptr()));
-}
-
-// Allocates the columns that are wanted, under their names, as bytearrays.
-class ColumnMemory {
-public:
-    template <class T>
-    T* of(const char* name, int64_t count) {
-        const nb::bytearray bytes = new_bytearray(count * static_cast<int64_t>(sizeof(T)));
-        columns_[name] = bytes;
-        return memory_of<T>(bytes);
+struct NumberColumn {
+    NumberColumn(bool wanted, int64_t count) {
+        if (!wanted) return;
+        const nb::bytearray bytes = new_bytearray(static_cast<size_t>(count) * sizeof(T));
+        memory = memory_of<T>(bytes);
+        object = bytes;
     }
 
-    ByteSink bytes_of(const std::string& name, const ByteTotals& totals) {
+    T* memory = nullptr;
+    nb::object object = nb::none();
+};
+
+// One column of byte strings: the tuple (offsets, data, valid or None), or None when it is not wanted.
+struct BytesColumn {
+    BytesColumn(bool wanted, const ByteTotals& totals) {
+        if (!wanted) return;
         if (totals.bytes > std::numeric_limits<int32_t>::max() ||
             totals.count >= std::numeric_limits<int32_t>::max()) {
             throw nb::value_error("a column would pass 2 GiB; decode fewer batches at once");
         }
-        ByteSink sink;
-        sink.totals = totals;
-        sink.offsets = of<int32_t>((name + "_offsets").c_str(), totals.count + 1);
-        sink.data = of<uint8_t>((name + "_data").c_str(), totals.bytes);
-        if (totals.nulls > 0) {
-            const int64_t size = (totals.count + 7) / 8;
-            sink.valid = of<uint8_t>((name + "_valid").c_str(), size);
-            std::fill_n(sink.valid, size, uint8_t{0});
-        }
-        return sink;
+        const NumberColumn<int32_t> offsets(true, totals.count + 1);
+        const NumberColumn<uint8_t> data(true, totals.bytes);
+        const int64_t valid_bytes = (totals.count + 7) / 8;
+        const NumberColumn<uint8_t> valid(totals.nulls > 0, valid_bytes);
+        if (valid.memory != nullptr) std::fill_n(valid.memory, valid_bytes, uint8_t{0});
+        sink = {offsets.memory, data.memory, valid.memory, totals};
+        object = nb::make_tuple(offsets.object, data.object, valid.object);
     }
 
-    nb::dict take() { return std::move(columns_); }
-
-private:
-    nb::dict columns_;
+    ByteSink sink;
+    nb::object object = nb::none();
 };
 
-nb::dict decode_columns(nb::handle data, nb::handle rows, nb::handle payloads, bool offset, bool timestamp,
-                        bool key, bool value, bool headers) {
+nb::tuple decode_columns(nb::handle data, nb::handle rows, nb::handle payloads, bool offset, bool timestamp,
+                         bool key, bool value, bool headers) {
     const Sections sections(data, rows, payloads);
     Fault fault;
     size_t faulty = 0;
@@ -142,25 +133,31 @@ nb::dict decode_columns(nb::handle data, nb::handle rows, nb::handle payloads, b
     }
     if (fault) raise(sections.all()[faulty], fault);
 
-    ColumnMemory memory;
-    ColumnSinks sinks;
-    sinks.records = totals.records();
-    if (offset) sinks.offsets = memory.of<int64_t>("offset", totals.records());
-    if (timestamp) sinks.timestamps = memory.of<int64_t>("timestamp", totals.records());
-    if (key) sinks.keys = memory.bytes_of("key", totals.keys);
-    if (value) sinks.values = memory.bytes_of("value", totals.values);
-    if (headers) {
-        sinks.header_offsets = memory.of<int32_t>("header_offsets", totals.records() + 1);
-        sinks.header_keys = memory.bytes_of("header_key", totals.header_keys);
-        sinks.header_values = memory.bytes_of("header_value", totals.header_values);
-    }
+    const int64_t records = totals.records();
+    const NumberColumn<int64_t> offsets(offset, records);
+    const NumberColumn<int64_t> timestamps(timestamp, records);
+    const BytesColumn keys(key, totals.keys);
+    const BytesColumn values(value, totals.values);
+    const NumberColumn<int32_t> header_offsets(headers, records + 1);
+    const bool any_header = totals.header_keys.count > 0;
+    const BytesColumn header_keys(any_header, totals.header_keys);
+    const BytesColumn header_values(any_header, totals.header_values);
+    const ColumnSinks sinks{records,
+                            offsets.memory,
+                            timestamps.memory,
+                            keys.sink,
+                            values.sink,
+                            header_offsets.memory,
+                            header_keys.sink,
+                            header_values.sink};
     bool filled = false;
     {
         const nb::gil_scoped_release released;
         filled = fill_sections(sections.all(), sinks);
     }
     if (!filled) throw std::runtime_error("the buffer changed while it was decoded");
-    return memory.take();
+    return nb::make_tuple(records, offsets.object, timestamps.object, keys.object, values.object,
+                          header_offsets.object, header_keys.object, header_values.object);
 }
 
 // Random access to records: where each begins is known, and its objects are made when asked for.

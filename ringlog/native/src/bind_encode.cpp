@@ -10,6 +10,7 @@
 #include "bindings.hpp"
 #include "columns.hpp"
 #include "copy_bytes.hpp"
+#include "py_bytes.hpp"
 #include "py_columns.hpp"
 #include "record_encode.hpp"
 
@@ -54,17 +55,6 @@ BatchFields read_fields(const nb::tuple& fields) {
         case EncodeError::kNone: break;
     }
     throw nb::value_error(("record " + std::to_string(record) + ": " + reason).c_str());
-}
-
-nb::bytearray new_bytearray(size_t size) {
-    auto bytes =
-        nb::steal<nb::bytearray>(PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
-    if (!bytes.is_valid()) throw nb::python_error();
-    return bytes;
-}
-
-uint8_t* memory_of(const nb::bytearray& bytes) noexcept {
-    return reinterpret_cast<uint8_t*>(PyByteArray_AS_STRING(bytes.ptr()));
 }
 
 BatchRow make_row(const BatchFields& fields, int32_t count, const Measured& measured) noexcept {

@@ -9,6 +9,7 @@
 #include "batch_scan.hpp"
 #include "bindings.hpp"
 #include "py_buffer.hpp"
+#include "py_bytes.hpp"
 #include "py_fault.hpp"
 
 namespace nb = nanobind;
@@ -18,6 +19,8 @@ namespace {
 
 struct Counted {
     size_t batches = 0;
+    size_t control_batches = 0;
+    int64_t next_offset = -1;  // behind the last batch; -1: there is none
     int64_t end = 0;
     Fault fault;
 };
@@ -26,27 +29,36 @@ Counted count_batches(Bytes data, const ScanRules& rules) noexcept {
     Counted counted;
     BatchCursor cursor(data, rules);
     BatchRow row;
-    while (cursor.next(row)) ++counted.batches;
+    while (cursor.next(row)) {
+        ++counted.batches;
+        counted.control_batches += row.control() ? 1 : 0;
+        counted.next_offset = row.last_offset + 1;
+    }
     counted.end = cursor.position();
     counted.fault = cursor.fault();
     return counted;
 }
 
+[[noreturn]] void raise_changed() { throw std::runtime_error("the buffer changed while it was scanned"); }
+
 // Rows are filled in a second, header-only walk over what was found good: the table is as large as it must
 // be, and refused bytes never cost one.
-nb::object make_table(Bytes data, size_t batches, const ScanRules& checked) {
-    const auto bytes = nb::steal<nb::bytearray>(
-        PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(batches * sizeof(BatchRow))));
-    if (!bytes.is_valid()) throw nb::python_error();
-    auto* rows = reinterpret_cast<uint8_t*>(PyByteArray_AS_STRING(bytes.ptr()));
+template <class Keep>
+nb::bytearray make_table(Bytes data, size_t batches, size_t kept, const ScanRules& checked, Keep&& keep) {
+    nb::bytearray bytes = new_bytearray(kept * sizeof(BatchRow));
+    uint8_t* to = memory_of(bytes);
     ScanRules rules = checked;
     rules.level = Level::kHeaders;
     BatchCursor cursor(data, rules);
     BatchRow row;
     for (size_t i = 0; i < batches; ++i) {
-        if (!cursor.next(row)) throw std::runtime_error("the buffer changed while it was scanned");
-        std::memcpy(rows + i * sizeof row, &row, sizeof row);
+        if (!cursor.next(row)) raise_changed();
+        if (!keep(row)) continue;
+        if (kept-- == 0) raise_changed();
+        std::memcpy(to, &row, sizeof row);
+        to += sizeof row;
     }
+    if (kept != 0) raise_changed();
     return bytes;
 }
 
@@ -61,9 +73,34 @@ nb::tuple scan(nb::handle data, int level, int64_t bytes_max, int64_t expected_o
     }
     if (counted.fault && only_whole) throw CorruptBatchError(counted.fault);
     const Bytes good{view.data(), static_cast<size_t>(counted.end)};
-    return nb::make_tuple(make_table(good, counted.batches, rules), counted.end,
+    const auto keep_all = [](const BatchRow&) { return true; };
+    return nb::make_tuple(make_table(good, counted.batches, counted.batches, rules, keep_all), counted.end,
                           counted.fault ? CorruptBatchError(counted.fault).to_python() : nb::none(),
                           counted.fault.incomplete);
+}
+
+nb::tuple open_batches(nb::handle data, bool check_crc, bool include_control) {
+    const PyBuffer view(data);
+    ScanRules rules;
+    rules.level = check_crc ? Level::kCrc : Level::kHeaders;
+    Counted counted;
+    {
+        const nb::gil_scoped_release released;
+        counted = count_batches(view.bytes(), rules);
+    }
+    if (counted.fault) throw CorruptBatchError(counted.fault);
+    nb::list compressed;
+    size_t i = 0;
+    const auto keep = [&](const BatchRow& row) {
+        if (row.control() && !include_control) return false;
+        if (row.codec() != 0) compressed.append(i);
+        ++i;
+        return true;
+    };
+    const size_t kept = counted.batches - (include_control ? 0 : counted.control_batches);
+    const nb::bytearray table = make_table(view.bytes(), counted.batches, kept, rules, keep);
+    return nb::make_tuple(table, compressed,
+                          counted.next_offset < 0 ? nb::none() : nb::object(nb::int_(counted.next_offset)));
 }
 
 int64_t find(nb::handle data, int64_t start, int64_t min_offset, int64_t bytes_max) {
@@ -108,6 +145,7 @@ void bind_scan(nb::module_& m) {
     m.attr("DECOMPRESSED_BYTES_MAX") = kUnfoldedBytesMax;
     m.def("scan", &scan, nb::arg("data"), nb::arg("level"), nb::arg("bytes_max"), nb::arg("expected_offset"),
           nb::arg("dense"), nb::arg("min_epoch"), nb::arg("gapless"), nb::arg("only_whole"));
+    m.def("open_batches", &open_batches, nb::arg("data"), nb::arg("check_crc"), nb::arg("include_control"));
     m.def("find_batch", &find, nb::arg("data"), nb::arg("start"), nb::arg("min_offset"),
           nb::arg("bytes_max"));
     m.def("stamp", &stamp, nb::arg("data"), nb::arg("base_offset"), nb::arg("leader_epoch"),
