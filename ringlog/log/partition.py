@@ -387,7 +387,7 @@ class PartitionLog:
                 return
             if result == -errno.EOPNOTSUPP:
                 # Such a file system grows files at write time: slower, as durable.
-                segment.allocated = self.settings.segment_bytes * 2
+                segment.allocated = max(self.settings.segment_bytes * 2, position + length)
             elif result < 0:
                 self.fence(disk_error(self.name, "reserve space", -result))
             else:
@@ -416,10 +416,10 @@ class PartitionLog:
     def _open_file(self, segment: ActiveSegment) -> Job[None]:
         """Open the file for appends. Its name survives power loss before the first batch is written to it."""
         disk = self.context.disk
-        is_new = not disk.exists(self.files.path_of(segment.base_offset))
         held = self.files.hold(segment.base_offset, write=True)
         segment.held = held
-        if is_new:
+        if disk.size(held.file) == 0:
+            # Not only when it is made now: this may have failed, or been cut off, the last time.
             must((yield disk.flush_dir(self.path)), "flush directory")
         segment.allocated = block_floor(disk.size(held.file))
         if self._queue and not self._queue[0].head_filled:

@@ -210,6 +210,33 @@ def test_a_file_system_without_preallocation_is_appended_to_all_the_same():
     assert not [event for event in world.events if isinstance(event, Fenced)]
 
 
+def test_without_preallocation_a_batch_larger_than_two_segments_is_written_too():
+    faults = Faults()
+    for nth in range(50):
+        faults.fail("preallocate", nth=nth, errno=errno.EOPNOTSUPP)
+    settings = LogSettings(segment_bytes=1 * MIB, batch_bytes_max=4 * MIB)
+    world = LogWorld(FakeDisk(1, faults=faults), settings)
+    world.append(bytes(3 * MIB))
+    for _ in range(10):
+        world.run()
+    assert world.log.flushed_offset == 1
+
+
+def test_the_name_of_a_segment_is_flushed_before_its_first_batch_also_when_that_failed_before():
+    world = LogWorld()
+    world.close()
+    world = world.reopened()
+    world.fake.faults.fail("flush_dir", nth=sum(call.kind == "flush_dir" for call in world.fake.calls))
+    world.append(b"lost")
+    world.settle()
+    assert world.log.status is LogStatus.FENCED
+    world.store.reopen(world.partition, now_ms=world.now_ms)
+    world.append(b"kept")
+    world.settle()
+    after = world.reopened(world.fake.crash(random.Random(1), survival=0.0))
+    assert after.values() == [b"kept"]
+
+
 def test_a_partition_fenced_while_its_last_block_is_read_back_only_fences():
     world = LogWorld(settings=settings_with("ack"))
     world.append(b"before")
