@@ -98,7 +98,7 @@ def fold(batch: Buffer, payload: Buffer, codec: int) -> bytearray:
 # -- decoding (bind_decode.cpp) ----------------------------------------------------------------------------
 
 BytesColumn: TypeAlias = tuple[bytearray, bytearray, bytearray | None]
-"""int32 offsets, one more than there are elements; data; a bitmap of what is not null, or None if all is."""
+"""int32 offsets, one more than there are elements; data; a bitmap of what is valid, None if nothing is null."""
 
 def decode_columns(
     data: Buffer,
