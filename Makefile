@@ -49,7 +49,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml scripts/install.sh $(NATIVE) | $(BIN)/python
-	@echo "building ringlog (about a minute and a half on a fresh machine) …"
+	@echo "building ringlog; on a fresh machine this takes a few minutes …"
 	@scripts/install.sh $(BIN)/python
 	@touch $@
 

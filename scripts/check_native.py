@@ -18,7 +18,7 @@ import nanobind
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "ringlog" / "native" / "src"
 KEPT = ROOT / "build" / "check-native"
-FLAGS = ["-std=c++20", "-fsyntax-only", "-O1", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
+FLAGS = ["-std=c++20", "-fsyntax-only", "-O1", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
 
 
 def main() -> int:
@@ -29,7 +29,8 @@ def main() -> int:
     compiler = os.environ.get("CXX", "c++")
 
     def check(source: Path) -> str:
-        state = hashlib.sha256(headers + source.read_bytes() + " ".join(FLAGS).encode()).hexdigest()
+        made_by = " ".join([compiler, nanobind.__version__, *FLAGS]).encode()
+        state = hashlib.sha256(headers + source.read_bytes() + made_by).hexdigest()
         mark = KEPT / f"{source.stem}.{state[:16]}"
         if mark.exists():
             return ""
