@@ -22,9 +22,7 @@ def find_partitions(directory: str) -> list[str]:
         return [directory]
     with os.scandir(directory) as entries:
         below = sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
-    found = [
-        path for path in below if parse_partition_dir(os.path.basename(path)) or _holds_partition_files(path)
-    ]
+    found = [path for path in below if _holds_partition_files(path)]
     if not found and parse_partition_dir(os.path.basename(os.path.abspath(directory))):
         return [directory]  # a partition that nothing was ever appended to
     return found

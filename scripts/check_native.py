@@ -18,7 +18,17 @@ import nanobind
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "ringlog" / "native" / "src"
 KEPT = ROOT / "build" / "check-native"
-FLAGS = ["-std=c++20", "-fsyntax-only", "-O1", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]
+FLAGS = [
+    "-std=c++20",
+    "-fsyntax-only",
+    "-O1",
+    "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
+    "-Wconversion",
+    "-Wshadow",
+    "-Werror",
+]
 
 
 def main() -> int:
