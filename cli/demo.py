@@ -80,6 +80,9 @@ def demo(records: int, directory: str | None, keep: bool) -> None:
     try:
         with quiet("ringlog.log"):  # what recovery finds is shown in its place
             run(console, records, directory, path)
+    except (KeyboardInterrupt, BrokenPipeError):
+        shutil.rmtree(path, ignore_errors=True)  # nobody asked to keep the half of a demo
+        raise
     except WrongRecord as wrong:
         console.print(f"\n[bold red]✗ Lost:[/] {wrong}. The log is kept in {path}.")
         sys.exit(1)
