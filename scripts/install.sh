@@ -10,7 +10,7 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 liburing=$(sed -nE 's/^ *"(liburing==[^;"]+).*/\1/p' pyproject.toml)
 
-"$python" -m pip install -q "$liburing" >"$log" 2>&1 &
+CC=$PWD/scripts/quick-cc.sh "$python" -m pip install -q "$liburing" >"$log" 2>&1 &
 background=$!
 "$python" -m pip install -q scikit-build-core nanobind cmake ninja
 "$python" -m pip install -q --no-build-isolation --no-deps -e .
