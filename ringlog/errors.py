@@ -141,6 +141,117 @@ class RingClosed(RinglogError):
     retriable = True
 
 
+class UnknownTopic(RinglogError):
+    """No topic has this name. Create it: `ringlog topic create NAME`."""
+
+    code = "UNKNOWN_TOPIC"
+
+
+class TopicExists(RinglogError):
+    """A topic with this name is there already."""
+
+    code = "TOPIC_EXISTS"
+
+
+class StaleMetadata(RinglogError):
+    """The node has no such partition, or another shard serves it now. Fetch metadata, then retry."""
+
+    code = "STALE_METADATA"
+    retriable = True
+
+
+class ShardUnavailable(RinglogError):
+    """The process that serves the partition died and is being restarted. What it had not answered may be in the
+    log or not: retry."""
+
+    code = "SHARD_UNAVAILABLE"
+    retriable = True
+
+
+class ControllerUnavailable(RinglogError):
+    """The process that owns the metadata is being restarted. Retry; look first when the request changes something."""
+
+    code = "CONTROLLER_UNAVAILABLE"
+    retriable = True
+
+
+class NodeUnavailable(RinglogError):
+    """No node answers at this address. Start one with `ringlog start`, or check --bootstrap."""
+
+    code = "NODE_UNAVAILABLE"
+    retriable = True
+
+
+class RequestTimeout(RinglogError):
+    """The answer did not come in time. The request may have been done or not: retry."""
+
+    code = "REQUEST_TIMEOUT"
+    retriable = True
+
+
+class Overloaded(RinglogError):
+    """A bound on requests or bytes in flight is reached. Retry after a pause."""
+
+    code = "OVERLOADED"
+    retriable = True
+
+
+class LimitExceeded(RinglogError):
+    """The node has as many topics, partitions or connections as it takes."""
+
+    code = "LIMIT_EXCEEDED"
+
+
+class FetchSessionLost(RinglogError):
+    """The shard no longer knows this incremental fetch. Send a full one."""
+
+    code = "FETCH_SESSION_LOST"
+    retriable = True
+
+
+class UnsupportedVersion(RinglogError):
+    """The peer speaks a version of the protocol, or an api, that this side does not know. Upgrade the older one."""
+
+    code = "UNSUPPORTED_VERSION"
+
+
+class CorruptFrame(CorruptInput):
+    """A frame that is not what its header says, or whose body cannot be read."""
+
+    code = "CORRUPT_FRAME"
+
+
+class DeliveryTimeout(RinglogError):
+    """A record was not acknowledged within delivery_timeout_ms. It may be in the log or not."""
+
+    code = "DELIVERY_TIMEOUT"
+
+
+class BufferFull(RinglogError):
+    """The producer's buffer_memory stayed full for max_block_ms. Produce more slowly, or raise buffer_memory."""
+
+    code = "BUFFER_FULL"
+    retriable = True
+
+
+class ClientClosed(RinglogError):
+    """The client was closed. Make a new one."""
+
+    code = "CLIENT_CLOSED"
+
+
+class NodeRunning(RinglogError):
+    """Another process holds the data directory; the message says which."""
+
+    code = "NODE_RUNNING"
+
+
+class NodeFailed(RinglogError):
+    """The node did not start; the message says why."""
+
+    code = "NODE_FAILED"
+
+
 def check(condition: bool, what_must_hold: str) -> None:
     """Raise InvariantBroken unless the condition holds. Always on: a broken invariant must not reach a disk.
 

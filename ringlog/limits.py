@@ -67,6 +67,36 @@ RING_READ_MESSAGES_MAX = 4 * KIB
 RING_DRAIN_BYTES_MAX = 16 * MIB
 """Bytes walked by one drain unless the caller says otherwise: bounds a cycle's checking."""
 
+# The wire.
+FRAME_BYTES_MAX = 8 * MIB
+"""Largest frame that a node takes, header included; a quarter of a request ring."""
+CONTROL_BODY_BYTES_MAX = 1 * MIB
+FETCH_BYTES_MAX = 16 * MIB
+"""Data of one fetch reply; a single larger batch is served all the same."""
+FETCH_WAIT_MS_MAX = 60_000
+FETCH_PARTITIONS_MAX = 10_000
+FETCH_SESSIONS_PER_SHARD_MAX = 4096
+CLIENT_REQUESTS_MAX = 1024
+"""Requests of one client that are not answered yet; past it they are refused, retriably."""
+CLIENT_BYTES_IN_FLIGHT_MAX = 64 * MIB
+"""Bytes of requests of one client that are not answered yet."""
+CLIENT_REPLY_BYTES_MAX = 48 * MIB
+"""Bytes sent to a client that it has not said to have received; past it its fetches are held back."""
+NODE_BYTES_IN_FLIGHT_MAX = 512 * MIB
+"""Bytes of requests of all clients of a network process that are not answered yet."""
+CONNECTIONS_MAX = 8192
+SESSION_IDLE_MS = 15 * 60_000
+
+# A node.
+TOPICS_MAX = 10_000
+PARTITIONS_MAX = 50_000
+PARTITIONS_PER_TOPIC_MAX = 10_000
+TOPIC_NAME_CHARS_MAX = 200
+SHARDS_MAX = 256
+REQUEST_RING_BYTES = 32 * MIB
+REPLY_RING_BYTES = 8 * MIB
+
+assert FRAME_BYTES_MAX <= REQUEST_RING_BYTES // 4
 assert WRITE_BYTES_TARGET <= WRITE_BYTES_MAX
 assert WRITE_BYTES_MAX < PENDING_BYTES_PER_PARTITION_MAX < TAIL_BYTES_PER_SHARD
 assert 3 * CHECKPOINT_BYTES < UNCHECKPOINTED_BYTES_PER_SHARD

@@ -1,0 +1,114 @@
+"""Frames: the 32-byte header that goes before every body, in both directions. Pure; docs/PROTOCOL.md explains it.
+
+A message on the wire is one frame. The layout of the header is that of `ringlog.ring.frame`, so that a frame
+goes from the socket into a shard's ring as it came.
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+from ringlog.errors import CorruptFrame, UnsupportedVersion
+from ringlog.ring.frame import FRAME_HEADER_BYTES, FRAME_VERSION
+
+HEADER_BYTES = FRAME_HEADER_BYTES
+_HEADER = struct.Struct("<BBHIQQII")
+
+
+class Api(IntEnum):
+    """What a request asks for. The numbers never change; a number that went out of use is never given again."""
+
+    PRODUCE = 0
+    FETCH = 1
+    LIST_OFFSETS = 2
+    METADATA = 3
+    INIT_PRODUCER = 4
+    CREATE_TOPIC = 5
+    DELETE_TOPIC = 6
+    ALTER_TOPIC = 7
+    ADD_PARTITIONS = 8
+    DESCRIBE_PARTITIONS = 9
+
+
+SHARD_APIS = frozenset({Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS, Api.DESCRIBE_PARTITIONS})
+"""Answered by the shard that serves the partition in the header."""
+CONTROLLER_APIS = frozenset(
+    {Api.INIT_PRODUCER, Api.CREATE_TOPIC, Api.DELETE_TOPIC, Api.ALTER_TOPIC, Api.ADD_PARTITIONS}
+)
+"""Answered by the controller; METADATA alone is answered where it arrives."""
+
+
+class Flag(IntEnum):
+    """Bits of the header's flags."""
+
+    ACKS_MASK = 0b11
+    """Of a produce request: an Acks."""
+    ERROR = 1 << 14
+    """Of a reply: the body is an ErrorReply."""
+    REPLY = 1 << 15
+
+
+class Acks(IntEnum):
+    """When a produce request is answered."""
+
+    NONE = 0
+    """Never."""
+    LEADER = 1
+    """When it is as durable on the partition's leader as the topic's flush policy says."""
+    ALL = 2
+    """When all in-sync replicas have it so."""
+
+
+class Header(NamedTuple):
+    """A frame's first 32 bytes."""
+
+    version: int
+    api_key: int
+    flags: int
+    partition: int
+    """A partition's node-wide id, from the metadata; 0 where the api is not about one."""
+    correlation: int
+    """Chosen by the client and returned with the reply."""
+    received: int
+    """Of a request: bytes of reply frames that the client has received on this connection so far. A node holds fetches back
+    while too much that it sent is not received yet. Of a reply: 0."""
+    deadline_ms: int
+    """Of a request: how long the client will wait for the answer."""
+    body_bytes: int
+
+
+def pack_header(
+    api_key: int,
+    *,
+    correlation: int,
+    body_bytes: int,
+    partition: int = 0,
+    flags: int = 0,
+    received: int = 0,
+    deadline_ms: int = 0,
+) -> bytes:
+    """The 32 bytes that go before a body.
+
+    >>> unpack_header(pack_header(Api.METADATA, correlation=7, body_bytes=2) + b"hi").correlation
+    7
+    """
+    return _HEADER.pack(
+        FRAME_VERSION, api_key, flags, partition, correlation, received, deadline_ms, body_bytes
+    )
+
+
+def unpack_header(frame: bytes | memoryview) -> Header:
+    """The header of a whole frame; raises CorruptFrame or UnsupportedVersion unless it fits the bytes."""
+    size = len(frame)
+    if size < HEADER_BYTES:
+        raise CorruptFrame("header", 0, f"a frame of {size} bytes; a header alone has {HEADER_BYTES}")
+    header = Header._make(_HEADER.unpack_from(frame))
+    if header.version != FRAME_VERSION:
+        raise UnsupportedVersion(f"frame version {header.version}; this side speaks {FRAME_VERSION}")
+    if header.body_bytes != size - HEADER_BYTES:
+        raise CorruptFrame(
+            "body_bytes", 28, f"it says {header.body_bytes}, and {size - HEADER_BYTES} bytes follow the header"
+        )
+    return header

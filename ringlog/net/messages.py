@@ -1,0 +1,316 @@
+"""Bodies of frames: msgpack arrays for control, fixed structs for data. Pure; docs/PROTOCOL.md lists every field.
+
+Fields are only ever added at the end, with a default: older peers leave them out, and skip those they do not know.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple, TypeVar
+
+import msgspec
+import numpy as np
+
+from ringlog.errors import CorruptFrame
+from ringlog.limits import CONTROL_BODY_BYTES_MAX
+
+
+class _Body(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A control body: a msgpack array of its fields in order."""
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+_encoder = msgspec.msgpack.Encoder()
+_decoders: dict[type, msgspec.msgpack.Decoder[msgspec.Struct]] = {}
+
+
+def encode_body(body: msgspec.Struct) -> bytes:
+    """The bytes of a control body."""
+    return _encoder.encode(body)
+
+
+def decode_body(data: bytes | memoryview, kind: type[T]) -> T:
+    """A control body; CorruptFrame names what is wrong with it.
+
+    >>> decode_body(encode_body(MetadataRequest(topics=["a"])), MetadataRequest).topics
+    ['a']
+    """
+    if len(data) > CONTROL_BODY_BYTES_MAX:
+        raise CorruptFrame(
+            "body", 32, f"{len(data)} bytes; a control body has at most {CONTROL_BODY_BYTES_MAX}"
+        )
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
+    try:
+        return decoder.decode(data)  # type: ignore[return-value]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
+        raise CorruptFrame("body", 32, f"not a {kind.__name__}: {wrong}") from None
+
+
+class ErrorReply(_Body):
+    """The body of a reply whose ERROR flag is set."""
+
+    code: str
+    message: str
+    retriable: bool
+
+
+# -- produce -----------------------------------------------------------------------------------------------
+
+_PRODUCE_REPLY = struct.Struct("<qqqBB6x")
+PRODUCE_REPLY_BYTES = _PRODUCE_REPLY.size
+
+
+class ProduceReply(NamedTuple):
+    """Where a batch stands. The request's body is one record batch v2, for the partition in the header."""
+
+    base_offset: int
+    append_time_ms: int
+    """-1 where the topic keeps the producer's timestamps."""
+    log_start_offset: int
+    durability: int
+    """A `model.Durability`."""
+    repeated: int = 0
+    """1: the batch was in the log before, and was not appended again."""
+
+    def pack(self) -> bytes:
+        return _PRODUCE_REPLY.pack(*self)
+
+    @classmethod
+    def unpack(cls, body: bytes | memoryview) -> ProduceReply:
+        if len(body) != PRODUCE_REPLY_BYTES:
+            raise CorruptFrame("body", 32, f"a produce reply of {len(body)} bytes")
+        return cls._make(_PRODUCE_REPLY.unpack(body))
+
+
+# -- fetch -------------------------------------------------------------------------------------------------
+
+
+class FetchPartition(_Body):
+    """From where to read a partition, and how much at most (one batch is always served whole)."""
+
+    partition: int
+    offset: int
+    bytes_max: int
+
+
+class FetchRequest(_Body):
+    """Read partitions of one lane. Answered when `bytes_min` are there, at the latest after `wait_ms`.
+
+    Incremental: with `session` 0 the shard opens a session and names it in the reply; later requests carry that
+    number, and list only partitions that changed (a new offset, or new to the session) and those to forget.
+    """
+
+    session: int
+    wait_ms: int
+    bytes_min: int
+    bytes_max: int
+    partitions: list[FetchPartition]
+    forget: list[int] = []
+
+
+FETCH_ROW = np.dtype(
+    [
+        ("partition", "<u4"),
+        ("error", "<u2"),  # an error number, 0: none
+        ("zero", "<u2"),
+        ("log_start_offset", "<i8"),
+        ("readable_offset", "<i8"),  # readers see what lies below
+        ("next_offset", "<i8"),  # where to read from next
+        ("data_bytes", "<u4"),
+        ("zero2", "<u4"),
+    ]
+)
+_FETCH_HEAD = struct.Struct("<II")
+FETCH_HEAD_BYTES = _FETCH_HEAD.size
+FETCH_ROW_PACK = struct.Struct("<IHHqqqII")
+assert FETCH_ROW_PACK.size == FETCH_ROW.itemsize == 40
+
+
+def pack_fetch_head(session: int, rows: Sequence[bytes]) -> bytes:
+    """What goes before the data of a fetch reply: the session, the number of rows, and the rows."""
+    return _FETCH_HEAD.pack(session, len(rows)) + b"".join(rows)
+
+
+class FetchedPartition(NamedTuple):
+    """One row of a fetch reply, and its batches: the first may begin below the offset that was asked for."""
+
+    partition: int
+    error: int
+    log_start_offset: int
+    readable_offset: int
+    next_offset: int
+    data: memoryview
+
+
+def unpack_fetch_reply(body: memoryview) -> tuple[int, list[FetchedPartition]]:
+    """The session and the rows of a fetch reply; their data are views of the body."""
+    if len(body) < FETCH_HEAD_BYTES:
+        raise CorruptFrame("body", 32, f"a fetch reply of {len(body)} bytes")
+    session, count = _FETCH_HEAD.unpack_from(body)
+    at = FETCH_HEAD_BYTES + count * FETCH_ROW.itemsize
+    if at > len(body):
+        raise CorruptFrame("rows", 36, f"{count} rows do not fit {len(body)} bytes")
+    fetched: list[FetchedPartition] = []
+    for row in FETCH_ROW_PACK.iter_unpack(body[FETCH_HEAD_BYTES:at]):
+        partition, error, _, log_start, readable, next_offset, data_bytes, _ = row
+        if data_bytes > len(body) - at:
+            raise CorruptFrame("data_bytes", 32 + at, f"{data_bytes} bytes, and {len(body) - at} are left")
+        data = body[at : at + data_bytes]
+        fetched.append(FetchedPartition(partition, error, log_start, readable, next_offset, data))
+        at += data_bytes
+    if at != len(body):
+        raise CorruptFrame("body", 32 + at, f"{len(body) - at} bytes are left over")
+    return session, fetched
+
+
+# -- offsets and descriptions of partitions ------------------------------------------------------------------
+
+LATEST = -1
+EARLIEST = -2
+
+
+class OffsetQuery(_Body):
+    """LATEST, EARLIEST, or a time in milliseconds: the first record at or after it."""
+
+    partition: int
+    timestamp: int
+
+
+class ListOffsetsRequest(_Body):
+    """For partitions of one lane."""
+
+    queries: list[OffsetQuery]
+
+
+class FoundOffset(_Body):
+    """-1 for offset and timestamp when no record is that young."""
+
+    partition: int
+    error: int
+    offset: int
+    timestamp: int
+
+
+class ListOffsetsReply(_Body):
+    """In the order of the queries."""
+
+    found: list[FoundOffset]
+
+
+class DescribePartitionsRequest(_Body):
+    """For partitions of one lane."""
+
+    partitions: list[int]
+
+
+class PartitionDescription(_Body):
+    """The state of a partition's log."""
+
+    partition: int
+    error: int
+    log_start_offset: int
+    readable_offset: int
+    next_offset: int
+    log_bytes: int
+    segments: int
+    status: str
+
+
+class DescribePartitionsReply(_Body):
+    """In the order of the request."""
+
+    partitions: list[PartitionDescription]
+
+
+# -- metadata and its changes --------------------------------------------------------------------------------
+
+
+class MetadataRequest(_Body):
+    """None: all topics. With `create`, topics that are missing are created with the node's defaults."""
+
+    topics: list[str] | None = None
+    create: bool = False
+
+
+class PartitionMetadata(_Body):
+    """`partition` is what frames name; `lane`: partitions with the same lane may share a fetch."""
+
+    index: int
+    partition: int
+    lane: int
+    leader_node: int
+
+
+class TopicMetadata(_Body):
+    """A topic, or why there is none: an error code, "" if all is well."""
+
+    name: str
+    error: str
+    topic_id: int
+    partitions: list[PartitionMetadata]
+    config: dict[str, str]
+
+
+class MetadataReply(_Body):
+    """What a client must know to send its requests to the right place."""
+
+    cluster_id: str
+    node_id: int
+    version: int
+    """Grows with every change of metadata."""
+    endpoints: list[str]
+    """Where the node listens: tcp:// for all, ipc:// for clients whose host has the same `host_id`."""
+    host_id: str
+    frame_bytes_max: int
+    topics: list[TopicMetadata]
+
+
+class InitProducerRequest(_Body):
+    """Ask for a producer id."""
+
+
+class InitProducerReply(_Body):
+    """No other producer has, or had, this id."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+class CreateTopicRequest(_Body):
+    """-1 partitions: the node's default."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = 1
+    config: dict[str, str] = {}
+    validate_only: bool = False
+
+
+class DeleteTopicRequest(_Body):
+    """Remove a topic with all its records."""
+
+    name: str
+
+
+class AlterTopicRequest(_Body):
+    """Set configs; a value of None takes one back to its default."""
+
+    name: str
+    config: dict[str, str | None]
+
+
+class AddPartitionsRequest(_Body):
+    """Let a topic have `partitions` in all."""
+
+    name: str
+    partitions: int
+
+
+class TopicReply(_Body):
+    """The topic as it is after the change."""
+
+    topic: TopicMetadata
+    version: int
