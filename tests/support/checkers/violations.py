@@ -44,8 +44,8 @@ class Rule(Enum):
 class Violation:
     """One place where a rule does not hold.
 
-    >>> str(Violation(Rule.LOST, "orders-0", "p1/7, acknowledged at 12, is not there"))
-    'orders-0: a record that was acknowledged, or read, stays in the log; found p1/7, acknowledged at 12, is not there [lost]'
+    >>> str(Violation(Rule.PROCESS, "/data", "pid 7"))
+    '/data: no process is left behind; found pid 7 [process]'
     """
 
     rule: Rule
