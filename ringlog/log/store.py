@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from ringlog.disk.api import Disk
+from ringlog.disk.api import Disk, WatchingDisk
 from ringlog.disk.memory import aligned
 from ringlog.errors import OffsetOutOfRange, PartitionBusy, PartitionFenced, RinglogError, check
 from ringlog.limits import CHECKPOINT_BYTES, TAIL_BYTES_PER_SHARD, UNCHECKPOINTED_BYTES_PER_SHARD
@@ -226,6 +226,11 @@ class LogStore:
         events = self._events[:]
         self._events.clear()
         return events
+
+    def watch(self, fd: int, then: Callable[[int], None]) -> None:
+        """Let run() wait for a descriptor too, on a disk that can: `then` is called whenever it is readable."""
+        assert isinstance(self.disk, WatchingDisk)
+        self._dispatcher.whenever(self.disk.watch(fd), then)
 
     def _pump(self, now_ms: int) -> None:
         ready, self._ready = self._ready, {}
