@@ -318,6 +318,17 @@ class LogStore:
         """Read and wait for it."""
         return run_now(self.disk, self._readers[name].read(offset, bytes_max))
 
+    def find_time(
+        self,
+        name: TopicPartition,
+        timestamp: int,
+        *,
+        done: Callable[[TimedOffset | None], None],
+        failed: Callable[[RinglogError | OSError], None],
+    ) -> None:
+        """Find the first record at or after a time in the background of run(); exactly one of the two is called."""
+        self._dispatcher.spawn(self._readers[name].find_time(timestamp), done, failed)
+
     def find_time_now(self, name: TopicPartition, timestamp: int) -> TimedOffset | None:
         """The first record at or after a time; waits for it."""
         return run_now(self.disk, self._readers[name].find_time(timestamp))
