@@ -35,7 +35,9 @@ def read_block_head(disk: Disk, file: File, position: int, length: int) -> Job[m
     block = memoryview(mmap.mmap(-1, BLOCK_BYTES))  # aligned, as a direct read wants it
     got = must((yield disk.read(file, block, position)), f"read {file.path}")
     if got < length:
-        raise OSError(errno.EIO, f"the last block of {file.path} holds {got} bytes where {length} were written")
+        raise OSError(
+            errno.EIO, f"the last block of {file.path} holds {got} bytes where {length} were written"
+        )
     return block[:length]
 
 

@@ -312,7 +312,9 @@ class PartitionLog:
         self._queued_bytes -= head.nbytes
         self._in_flight = head
         pieces = head.close()
-        token = self.context.disk.write(file, pieces, head.block_start, durable=self.settings.flush.on_ack)
+        durable = self.settings.flush.on_ack
+        check(self.flushed_offset == self.written_offset or not durable, "a policy begins with all flushed")
+        token = self.context.disk.write(file, pieces, head.block_start, durable=durable)
         self.context.dispatcher.when_done(token, self._write_done)
 
     def _write_done(self, result: int) -> None:

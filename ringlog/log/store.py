@@ -166,15 +166,52 @@ class LogStore:
             raise
         return self.reopen(name, now_ms=now_ms)
 
+    def reconfigure(self, name: TopicPartition, settings: LogSettings, *, now_ms: int) -> None:
+        """Change the settings of a log, for all appends from now on; of one that is not open, for its reopening.
+
+        A change of what a crash can leave behind (the flush policy, or larger batches with flush=ack) first waits until
+        all that the log received is flushed, and then for its state on disk to say so. What happened meanwhile is among
+        the events of the next run(). Should that fail the log is fenced, and gets the settings when it is reopened."""
+        if name in self._settings:
+            self._settings[name] = settings
+        log = self.logs.get(name)
+        if log is None or log.status is not LogStatus.OPEN:
+            return
+        if (
+            settings.flush.on_ack != log.settings.flush.on_ack
+            or settings.reach_bytes != log.settings.reach_bytes
+        ):
+            self._events[:0] = self._settle([name], now_ms)
+            if log.status is not LogStatus.OPEN:
+                return
+            log.settings = settings
+            try:
+                run_now(self.disk, self._housekeepers[name].save_point())
+            except OSError as error:
+                log.fence(disk_error(name, "save settings", error))
+                return
+        log.settings = settings
+        if settings.flush.interval_ms is not None and log.flushed_offset < log.next_offset:
+            self._flush_due_ms[name] = now_ms + settings.flush.interval_ms
+            self._flush_next_ms = 0
+
     def drain(self, *, now_ms: int) -> list[Event]:
         """Run until all that was received is written and flushed, and all chores are done."""
+        events = self._settle(list(self.logs), now_ms)
+        while self._leaving:
+            self._dispatcher.deliver(None)
+            self._let_go()
+        return events
+
+    def _settle(self, names: Sequence[TopicPartition], now_ms: int) -> list[Event]:
+        """Run until some logs have nothing left to write, flush or save. Others go on meanwhile."""
         events: list[Event] = []
         while True:
-            for log in self.logs.values():
+            for log in map(self.logs.__getitem__, names):
                 if log.status is LogStatus.OPEN and log.flushed_offset < log.written_offset:
                     log.flush()
             events += self.run(now_ms=now_ms, wait_s=0.0)
-            if not self._leaving and all(self._settled(name) for name in self.logs):
+            if all(self._settled(name) for name in names):
                 return events
             if self.disk.in_flight:
                 self._dispatcher.deliver(None)
@@ -221,7 +258,9 @@ class LogStore:
     def _forget(self, log: PartitionLog) -> None:
         self._tail_gone += len(log.tail)
         log.forget()
-        if 2 * self._tail_gone > len(self._tail):  # not for each log: that would cost all of the tail each time
+        if 2 * self._tail_gone > len(
+            self._tail
+        ):  # not for each log: that would cost all of the tail each time
             self._tail = deque(kept for kept in self._tail if kept[0].tail)
             self._tail_gone = 0
 
@@ -250,7 +289,9 @@ class LogStore:
                 self._dispatcher.spawn(delete_dir(self.disk, aside), lambda _: None, not_deleted)
 
         def not_removed(error: RinglogError | OSError) -> None:
-            _logger.warning("%s: it could not be removed: %s. It is, when it is opened or removed again", name, error)
+            _logger.warning(
+                "%s: it could not be removed: %s. It is, when it is opened or removed again", name, error
+            )
             failed(error)
 
         def not_deleted(error: RinglogError | OSError) -> None:
