@@ -159,6 +159,9 @@ def known(partition: int, topic: str) -> dict[str, bytes]:
         "a topic with an impossible config": control(
             Api.CREATE_TOPIC, CreateTopicRequest("odd", 1, 1, {"segment.bytes": "minus one"}), 0
         ),
+        "a topic with the name of the metadata": control(
+            Api.CREATE_TOPIC, CreateTopicRequest("__cluster_metadata", 1), 0
+        ),
         "a topic that is there": control(Api.CREATE_TOPIC, CreateTopicRequest(topic, 1), 0),
         "a change of an unknown topic": control(Api.ALTER_TOPIC, AlterTopicRequest("nobody", {}), 0),
         "a deletion of an unknown topic": control(Api.DELETE_TOPIC, DeleteTopicRequest("nobody"), 0),
@@ -182,6 +185,55 @@ def rows_with_errors(partition: int) -> dict[str, tuple[Api, bytes]]:
         "a description of nowhere": (
             Api.DESCRIBE_PARTITIONS,
             encode_body(DescribePartitionsRequest([NOWHERE])),
+        ),
+    }
+
+
+def extreme(partition: int) -> dict[str, bytes]:
+    """Frames with numbers at the ends of their ranges and lists as long as fit: any answer is right but a bug's."""
+    most, long = 2**64 - 1, 200_000
+
+    def control(api: Api, request: msgspec.Struct) -> bytes:
+        return frame(api, encode_body(request), partition=partition)
+
+    def fetch(offset: int = 0, bytes_max: int = 1 << 20, wait_ms: int = 0, bytes_min: int = 1) -> bytes:
+        rows = [FetchPartition(partition, offset, bytes_max)]
+        return control(Api.FETCH, FetchRequest(0, wait_ms, bytes_min, bytes_max, rows, [most, -1]))
+
+    def offsets(*timestamps: int) -> bytes:
+        queries = [OffsetQuery(partition, timestamp) for timestamp in timestamps]
+        return control(Api.LIST_OFFSETS, ListOffsetsRequest(queries))
+
+    good = frame(Api.METADATA, encode_body(MetadataRequest([])))
+    return {
+        "correlation 2^64-1": with_field(good, 8, "<Q", most),
+        "2^64-1 bytes received": with_field(good, 16, "<Q", most),
+        "deadline 0": with_field(good, 24, "<I", 0),
+        "deadline 2^32-1": with_field(good, 24, "<I", 2**32 - 1),
+        "all flags of acks": with_field(frame(Api.PRODUCE, batch(), partition=partition), 2, "<H", 3),
+        "a fetch at 2^64-1": fetch(offset=most),
+        "a fetch at -2^63": fetch(offset=-(2**63)),
+        "a fetch of -1 bytes": fetch(bytes_max=-1),
+        "a fetch of 2^64-1 bytes": fetch(bytes_max=most),
+        "a fetch that waits for -1 ms": fetch(wait_ms=-1),
+        "a fetch of at least 2^64-1 bytes": fetch(bytes_min=most, wait_ms=1),
+        "a fetch of partition -1": control(Api.FETCH, FetchRequest(0, 0, 1, 1, [FetchPartition(-1, 0, 1)])),
+        "a fetch of partition 2^32": control(
+            Api.FETCH, FetchRequest(0, 0, 1, 1, [FetchPartition(2**32, 0, 1)])
+        ),
+        "a fetch of nothing": control(Api.FETCH, FetchRequest(0, 1, 1, 1, [])),
+        "offsets of no partitions": offsets(),
+        "offsets at the ends of time": offsets(2**63 - 1, -(2**63), most, -3),
+        "very many offsets": offsets(*[1] * long),
+        "descriptions of very many partitions": control(
+            Api.DESCRIBE_PARTITIONS, DescribePartitionsRequest([partition] * long)
+        ),
+        "descriptions of very many odd partitions": control(
+            Api.DESCRIBE_PARTITIONS, DescribePartitionsRequest([most, -1] * 40_000)
+        ),
+        "metadata of very many topics": frame(Api.METADATA, encode_body(MetadataRequest(["no"] * long))),
+        "creation of topics with bad names": frame(
+            Api.METADATA, encode_body(MetadataRequest(["../x", "", "a\0"] * 50, True))
         ),
     }
 

@@ -75,6 +75,21 @@ def test_a_frame_that_is_wrong_is_answered_with_a_typed_error(shared_trial: Tria
         assert len(error.message) > 10, "a sentence that says what is wrong"
 
 
+@pytest.mark.parametrize("what", bad_frames.extreme(0))
+def test_numbers_and_lists_at_their_ends_are_answered_and_do_no_harm(
+    shared_trial: Trial, victim: int, what: str
+):
+    with unharmed(shared_trial), shared_trial.client() as client:
+        client.send(bad_frames.extreme(victim)[what])
+        reply = client.next_reply(timeout_s=4)
+        assert reply is not None, "no answer"
+        header, body = reply
+        if header.flags & Flag.ERROR:
+            error = decode_body(body, ErrorReply)
+            assert error.code in NUMBERS, error
+            assert error.code not in OURS, error
+
+
 def test_a_wrong_row_has_its_own_error_and_the_reply_is_whole(shared_trial: Trial, victim: int):
     with unharmed(shared_trial), shared_trial.client() as client:
         for what, (api, body) in bad_frames.rows_with_errors(victim).items():
@@ -104,6 +119,21 @@ def test_a_message_of_many_parts_does_no_harm(shared_trial: Trial):
     with unharmed(shared_trial), ZmtpPeer(shared_trial.node.port) as peer:
         for number in range(2000):
             peer.message(b"part", MORE if number % 50 != 49 else 0)
+
+
+def test_a_message_whose_parts_never_end_costs_no_memory(shared_trial: Trial):
+    with unharmed(shared_trial), ZmtpPeer(shared_trial.node.port) as peer:
+        part = bytes(1 * MIB)
+        for _ in range(128):
+            if not peer.message(part, MORE):
+                break
+
+
+def test_clients_that_come_and_go_cost_no_memory(shared_trial: Trial):
+    with unharmed(shared_trial):
+        for _ in range(amount(short=300, full=20_000)):
+            with shared_trial.client() as client:
+                client.metadata([])
 
 
 @pytest.mark.parametrize("length", [FRAME_BYTES_MAX + 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, -1])
