@@ -17,6 +17,7 @@ import ringlog
 from ringlog.errors import RinglogError
 from tests.support.checkers.recording import Recorder, filling, value_of
 from tests.support.node import wait_for
+from tests.support.plain_clients import PlainConsumer, PlainProducer
 from tests.support.raw_client import RawClient
 
 TICK_S = 0.01
@@ -28,7 +29,15 @@ class Producing(threading.Thread):
     """Sends records to all partitions of a topic in turn, from a seed, until it is told to stop."""
 
     def __init__(
-        self, bootstrap: str, recorder: Recorder, topic: str, partitions: int, rate: float, **settings: Any
+        self,
+        bootstrap: str,
+        recorder: Recorder,
+        topic: str,
+        partitions: int,
+        rate: float,
+        *,
+        plain: bool = False,
+        **settings: Any,
     ) -> None:
         super().__init__(name=f"producing-{recorder.worker}", daemon=True)
         self.errors: Counter[str] = Counter()
@@ -36,7 +45,7 @@ class Producing(threading.Thread):
         self.acked = 0
         self.last_acked_sending: dict[int, float] = {}
         """By partition: when the youngest acknowledged record was sent."""
-        self._bootstrap, self._settings = bootstrap, settings
+        self._address, self._settings, self._plain = bootstrap, settings, plain
         self._recorder, self._topic, self._partitions, self._rate = recorder, topic, partitions, rate
         self._rng = random.Random(recorder.worker)
         self._number = 0
@@ -46,7 +55,8 @@ class Producing(threading.Thread):
 
     def run(self) -> None:
         try:
-            with ringlog.Producer(bootstrap=self._bootstrap, **self._settings) as producer:
+            kind = PlainProducer if self._plain else ringlog.Producer
+            with kind(bootstrap=self._address, **self._settings) as producer:
                 self._produce_until_stopped(producer)
                 producer.flush(30)
                 self._harvest(wait_s=30)
@@ -104,21 +114,29 @@ class Consuming(threading.Thread):
     """Follows all partitions of a topic from the start until it is told to stop."""
 
     def __init__(
-        self, bootstrap: str, recorder: Recorder, topic: str, partitions: int, **settings: Any
+        self,
+        bootstrap: str,
+        recorder: Recorder,
+        topic: str,
+        partitions: int,
+        *,
+        plain: bool = False,
+        **settings: Any,
     ) -> None:
         super().__init__(name=f"consuming-{recorder.worker}", daemon=True)
         self.errors: Counter[str] = Counter()
         self.polled = 0
         self.next_offsets: dict[int, int] = {}
         self.failure: BaseException | None = None
-        self._bootstrap, self._settings = bootstrap, settings
+        self._address, self._settings, self._plain = bootstrap, settings, plain
         self._recorder, self._topic, self._partitions = recorder, topic, partitions
         self._is_stopped = threading.Event()
 
     def run(self) -> None:
         try:
             settings = {"auto_offset_reset": "earliest", **self._settings}
-            with ringlog.Consumer(bootstrap=self._bootstrap, **settings) as consumer:
+            kind = PlainConsumer if self._plain else ringlog.Consumer
+            with kind(bootstrap=self._address, **settings) as consumer:
                 consumer.assign([(self._topic, partition) for partition in range(self._partitions)])
                 for partition in range(self._partitions):
                     self._recorder.positioned(f"{self._topic}-{partition}", 0)
@@ -150,7 +168,7 @@ class Consuming(threading.Thread):
 
 
 class Load:
-    """Producers and consumers in threads of this process, on one topic."""
+    """Producers and consumers in threads of this process, on one topic. `plain`: without the client library."""
 
     def __init__(
         self,
@@ -163,6 +181,7 @@ class Load:
         consumers: int = 1,
         rate: float = 1000.0,
         name: str = "",
+        plain: bool = False,
         **producer_settings: Any,
     ) -> None:
         self._topic, self._partitions = topic, partitions
@@ -174,12 +193,15 @@ class Load:
                 topic,
                 partitions,
                 rate / producers,
+                plain=plain,
                 **producer_settings,
             )
             for number in range(producers)
         ]
         self.consumers = [
-            Consuming(bootstrap, self._recorder(directory, f"{name}c{number}"), topic, partitions)
+            Consuming(
+                bootstrap, self._recorder(directory, f"{name}c{number}"), topic, partitions, plain=plain
+            )
             for number in range(consumers)
         ]
 

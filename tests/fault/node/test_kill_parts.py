@@ -22,11 +22,14 @@ SHARDS = 2
 
 
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("clients", ["library", "plain"])
 @pytest.mark.parametrize("role", ["shard", "net", "controller"])
-def test_a_part_that_is_killed_comes_back_and_nothing_acknowledged_is_lost(tmp_path: Path, role: str):
+def test_a_part_that_is_killed_comes_back_and_nothing_acknowledged_is_lost(
+    tmp_path: Path, role: str, clients: str
+):
     rng = random.Random(role)
     with Trial(tmp_path, shards=SHARDS) as trial:
-        with trial.load() as load:
+        with trial.load(plain=clients == "plain") as load:
             load.wait_warm()
             for number in range(amount(short=3, full=200)):
                 time.sleep(rng.uniform(0.0, 0.3))
@@ -116,10 +119,11 @@ def _start_client(trial: Trial, name: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.timeout(3600)
-def test_without_its_supervisor_a_node_goes_and_a_new_start_is_writable(tmp_path: Path):
+@pytest.mark.parametrize("clients", ["library", "plain"])
+def test_without_its_supervisor_a_node_goes_and_a_new_start_is_writable(tmp_path: Path, clients: str):
     rng = random.Random("supervisor")
     with Trial(tmp_path, shards=SHARDS) as trial:
-        with trial.load() as load:
+        with trial.load(plain=clients == "plain") as load:
             load.wait_warm()
             for _ in range(amount(short=2, full=200)):
                 time.sleep(rng.uniform(0.0, 0.3))

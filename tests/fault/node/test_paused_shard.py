@@ -15,11 +15,12 @@ from tests.support.trial import TOPIC, Trial
 
 
 @pytest.mark.timeout(3600)
-def test_load_goes_on_after_a_pause_of_a_shard_and_nothing_acknowledged_is_lost(tmp_path: Path):
+@pytest.mark.parametrize("clients", ["library", "plain"])
+def test_load_goes_on_after_a_pause_of_a_shard_and_nothing_acknowledged_is_lost(tmp_path: Path, clients: str):
     rng = random.Random("pause")
     longest_s = amount(short=1, full=30)
     with Trial(tmp_path) as trial:
-        with trial.load() as load:
+        with trial.load(plain=clients == "plain") as load:
             load.wait_warm()
             for _ in range(amount(short=3, full=100)):
                 pid = trial.node.pause("shard", rng.randrange(2))
