@@ -9,6 +9,7 @@ import sys
 from ringlog.config import load_config
 from ringlog.errors import RinglogError
 from ringlog.node.identity import NodeInfo
+from ringlog.node.children import stop_with_parent
 from ringlog.node.supervisor import run
 
 
@@ -23,7 +24,11 @@ def main() -> int:
     parser.add_argument("--insecure", action="store_true", default=None)
     parser.add_argument("--metrics-listen")
     parser.add_argument("--tail-bytes-per-shard", type=int)
+    parser.add_argument("--die-with", type=int, help="pid of the process to die with")
     arguments = vars(parser.parse_args())
+    die_with = arguments.pop("die_with")
+    if die_with is not None and not stop_with_parent(die_with):
+        return 0
     logging.basicConfig(level=logging.INFO, format="%(asctime)s supervisor %(levelname)s %(message)s")
     try:
         return run(load_config(arguments.pop("config"), **arguments), _say_ready)

@@ -62,12 +62,10 @@ class ChildSetup:
 
 def run_child(setup: ChildSetup, process: int, parent_pid: int) -> int:
     """The life of a child; its exit code."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:
-        return 1  # the supervisor died in between
+    if not stop_with_parent(parent_pid, signal.SIGKILL):
+        return 1
     label = setup.topology.label(process)
-    libc.prctl(_PR_SET_NAME, f"rl-{label}".encode()[:15])
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, f"rl-{label}".encode()[:15])
     logging.getLogger().handlers[0].setFormatter(
         logging.Formatter(f"%(asctime)s {label} %(levelname)s %(message)s")
     )
@@ -82,6 +80,12 @@ def run_child(setup: ChildSetup, process: int, parent_pid: int) -> int:
         return 2
     board.set_state(process, ProcessState.STOPPED)
     return 0
+
+
+def stop_with_parent(parent_pid: int, number: int = signal.SIGTERM) -> bool:
+    """Have the kernel send a signal when the parent dies; False when it has died already."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+    return os.getppid() == parent_pid
 
 
 class _StopFlag:
@@ -128,9 +132,7 @@ def _net(
     descriptors = raise_descriptor_limit()
 
     def open_socket() -> tuple[RouterSocket, NetService]:
-        socket = RouterSocket(
-            setup.endpoints, connections_max=min(config.connections_max, descriptors // 2)
-        )
+        socket = RouterSocket(setup.endpoints, connections_max=min(config.connections_max, descriptors // 2))
         facts = NodeFacts(setup.endpoints, host_id(), auto_create=config.auto_create_topics)
         service = NetService(
             facts,

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import signal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from ringlog.errors import InvalidRequest, RinglogError
+from ringlog.node.children import stop_with_parent
 from ringlog.node.metrics import prometheus_text
-
-_PR_SET_PDEATHSIG = 1
 
 
 def serve_metrics(listen: str, data_dir: str, parent_pid: int) -> int:
     """Answer GET /metrics until killed, or until the supervisor dies."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent_pid:
+    if not stop_with_parent(parent_pid, signal.SIGKILL):
         return 1
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdigit():
