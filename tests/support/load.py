@@ -13,7 +13,8 @@ from collections import Counter, defaultdict, deque
 from types import TracebackType
 from typing import Any
 
-import ringlog
+from ringlog.client.consumer import Consumer
+from ringlog.client.producer import Producer
 from ringlog.errors import RinglogError
 from tests.support.checkers.recording import Recorder, filling, value_of
 from tests.support.node import wait_for
@@ -55,7 +56,7 @@ class Producing(threading.Thread):
 
     def run(self) -> None:
         try:
-            kind = PlainProducer if self._plain else ringlog.Producer
+            kind = PlainProducer if self._plain else Producer
             with kind(bootstrap=self._address, **self._settings) as producer:
                 self._produce_until_stopped(producer)
                 producer.flush(30)
@@ -135,7 +136,7 @@ class Consuming(threading.Thread):
     def run(self) -> None:
         try:
             settings = {"auto_offset_reset": "earliest", **self._settings}
-            kind = PlainConsumer if self._plain else ringlog.Consumer
+            kind = PlainConsumer if self._plain else Consumer
             with kind(bootstrap=self._address, **settings) as consumer:
                 consumer.assign([(self._topic, partition) for partition in range(self._partitions)])
                 for partition in range(self._partitions):

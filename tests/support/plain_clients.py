@@ -161,8 +161,13 @@ class PlainConsumer:
         found: list[PlainRecord] = []
         while not found:
             for (topic, index), at in self._positions.items():
-                partition = self._client.partition_ids(topic)[index]
-                records, following = self._client.read(partition, at, bytes_max=1 << 18)
+                try:
+                    partition = self._client.partition_ids(topic)[index]
+                    records, following = self._client.read(partition, at, bytes_max=1 << 18)
+                except RinglogError:
+                    if found:
+                        return found  # the error can wait until the next poll; what was read cannot
+                    raise
                 found += [PlainRecord(topic, index, one.offset, one.value) for one in records]
                 self._positions[topic, index] = max(at, following)
                 if len(found) >= max_records:

@@ -142,19 +142,21 @@ class RawClient:
 
     def fetch(
         self, partition: int, offset: int, wait_ms: int = 0, bytes_max: int = 1 << 20
-    ) -> FetchedPartition:
-        """One full fetch of one partition; its error is raised."""
+    ) -> FetchedPartition | None:
+        """One full fetch of one partition; None when there is nothing to say of it. Its error is raised."""
         rows = [FetchPartition(partition, offset, bytes_max)]
         request = FetchRequest(0, wait_ms, 1, bytes_max, rows)
-        _, fetched = unpack_fetch_reply(self.request(Api.FETCH, encode_body(request), partition=partition))
-        row = next(row for row in fetched if row.partition == partition)
-        if row.error:
+        reply = self.request(Api.FETCH, encode_body(request), partition=partition)
+        row = next((row for row in unpack_fetch_reply(reply)[1] if row.partition == partition), None)
+        if row is not None and row.error:
             raise error_by_number(row.error, f"fetch of partition {partition} at {offset}")
         return row
 
     def read(self, partition: int, offset: int, bytes_max: int = 1 << 20) -> tuple[list[Record], int]:
         """The records from an offset on that one fetch brings, and where to go on."""
         row = self.fetch(partition, offset, bytes_max=bytes_max)
+        if row is None:
+            return [], offset
         return [record for record in decode(row.data) if record.offset >= offset], row.next_offset
 
     # -- its end -------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import ringlog
+from ringlog.client.producer import Producer
 from ringlog.errors import RinglogError
 from tests.support.amounts import amount
 from tests.support.trial import TOPIC, Trial
@@ -33,7 +33,7 @@ def test_load_goes_on_after_a_pause_of_a_shard_and_nothing_acknowledged_is_lost(
 def test_a_producer_of_a_paused_shard_gets_a_typed_timeout_in_time(tmp_path: Path):
     with Trial(tmp_path, shards=1, partitions=1) as trial:
         settings = {"delivery_timeout_ms": 700, "request_timeout_ms": 500}
-        with ringlog.Producer(bootstrap=trial.node.bootstrap, **settings) as producer:
+        with Producer(bootstrap=trial.node.bootstrap, **settings) as producer:
             producer.produce(TOPIC, b"before").result(5)
             pid = trial.node.pause("shard")
             try:
