@@ -18,6 +18,7 @@ from ringlog.client.producer import Producer
 from ringlog.errors import RinglogError
 from tests.support.checkers.recording import Recorder, filling, value_of
 from tests.support.node import wait_for
+from tests.support.patience import stretched
 from tests.support.plain_clients import PlainConsumer, PlainProducer
 from tests.support.raw_client import RawClient
 
@@ -234,9 +235,9 @@ class Load:
         wait_for("an acknowledgement from every partition", is_writable, left_s, every_s=0.005)
         return time.monotonic() - since
 
-    def wait_warm(self, within_s: float = 10.0) -> None:
+    def wait_warm(self, within_s: float = 5.0) -> None:
         """Return when every partition has acknowledged something."""
-        self.wait_writable(time.monotonic(), within_s)
+        self.wait_writable(time.monotonic(), stretched(within_s))
 
     def stop(self) -> None:
         """End all workers: producers flush first. What went wrong in one of them is raised here."""

@@ -17,10 +17,11 @@ import psutil
 
 from ringlog.errors import RinglogError
 from tests.support.checkers.leaks import LeakWatch
+from tests.support.patience import stretched
 from tests.support.raw_client import RawClient
 
-READY_WITHIN_S = 10.0
-"""A node is ready in 1.5 s on a quiet machine; tests run beside one another."""
+READY_WITHIN_S = 5.0
+"""A node is ready in 1.5 s; a new one after a crash scans first, and waits for what is still leaving."""
 STOPPED_WITHIN_S = 15.0
 ROLES = ("shard", "net", "controller")
 
@@ -102,10 +103,10 @@ class NodeProcess:
             self.watch.observe()
         return self
 
-    def wait_ready(self, within_s: float = READY_WITHIN_S) -> None:
+    def wait_ready(self) -> None:
         """Return when the node answers and all its processes are known; its log is in the error if not."""
         try:
-            wait_for("a node that answers", self._is_ready, within_s)
+            wait_for("a node that answers", self._is_ready, stretched(READY_WITHIN_S))
         except AssertionError as late:
             raise AssertionError(f"{late}\n{self.log_tail()}") from None
 
@@ -129,7 +130,7 @@ class NodeProcess:
         if self._supervisor.poll() is None:
             self._supervisor.terminate()
         try:
-            return self._supervisor.wait(STOPPED_WITHIN_S)
+            return self._supervisor.wait(stretched(STOPPED_WITHIN_S))
         except subprocess.TimeoutExpired:
             raise AssertionError(
                 f"still running {STOPPED_WITHIN_S} s after SIGTERM\n{self.log_tail()}"
@@ -149,7 +150,7 @@ class NodeProcess:
             self._supervisor.wait()
         for process in self.watch.processes():
             _signal(process.pid, signal.SIGKILL)
-        wait_for("the end of all processes", lambda: not self.watch.processes(), within_s=5)
+        wait_for("the end of all processes", lambda: not self.watch.processes(), stretched(5))
         for path in self.watch.shared_memory:
             if os.path.exists(path):
                 os.unlink(path)
@@ -183,7 +184,7 @@ class NodeProcess:
 
     def pid_of(self, role: str, index: int = 0) -> int:
         """The pid of a part that must live by now."""
-        return wait_for(f"{role} {index}", lambda: self.processes().get((role, index), 0), within_s=5)
+        return wait_for(f"{role} {index}", lambda: self.processes().get((role, index), 0), stretched(5))
 
     def kill(self, role: str, index: int = 0) -> int:
         """kill -9 of one part; the pid that it had."""
@@ -192,12 +193,12 @@ class NodeProcess:
         _signal(pid, signal.SIGKILL)
         return pid
 
-    def wait_replaced(self, role: str, index: int, old_pid: int, within_s: float = 3.0) -> int:
+    def wait_replaced(self, role: str, index: int, old_pid: int) -> int:
         """The pid of the process that took the place of one that died."""
         return wait_for(
             f"a new {role} {index}",
             lambda: pid if (pid := self.processes().get((role, index), 0)) != old_pid else 0,
-            within_s,
+            stretched(3),
         )
 
     def pause(self, role: str, index: int = 0) -> int:

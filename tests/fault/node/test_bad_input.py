@@ -23,6 +23,7 @@ from ringlog.net.messages import (
 from ringlog.net.wire_errors import NUMBERS
 from tests.support import bad_frames
 from tests.support.amounts import amount
+from tests.support.patience import stretched
 from tests.support.raw_client import RawClient
 from tests.support.trial import TOPIC, Trial
 from tests.support.zmtp import MORE, ZmtpPeer, frame_head
@@ -59,7 +60,7 @@ def unharmed(trial: Trial) -> Iterator[None]:
 def answer(client: RawClient, frame: bytes) -> ErrorReply:
     """The error that a frame is answered with."""
     client.send(frame)
-    reply = client.next_reply(timeout_s=4)
+    reply = client.next_reply(timeout_s=stretched(4))
     assert reply is not None, "no answer"
     header, body = reply
     assert header.flags & Flag.ERROR, "taken as if nothing were wrong with it"
@@ -81,7 +82,7 @@ def test_numbers_and_lists_at_their_ends_are_answered_and_do_no_harm(
 ):
     with unharmed(shared_trial), shared_trial.client() as client:
         client.send(bad_frames.extreme(victim)[what])
-        reply = client.next_reply(timeout_s=4)
+        reply = client.next_reply(timeout_s=stretched(4))
         assert reply is not None, "no answer"
         header, body = reply
         if header.flags & Flag.ERROR:
@@ -142,7 +143,7 @@ def test_a_peer_that_announces_too_long_a_message_is_cut_off(shared_trial: Trial
         for _ in range(amount(short=20, full=10_000)):
             with ZmtpPeer(shared_trial.node.port) as peer:
                 peer.send(frame_head(0, length) + bytes(1000))
-                assert peer.is_closed_by_peer()
+                assert peer.is_closed_by_peer(stretched(3))
 
 
 def test_oversize_frames_through_a_whole_connection_cost_no_memory(shared_trial: Trial):

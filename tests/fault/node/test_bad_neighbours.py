@@ -11,6 +11,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.support.amounts import amount
+from tests.support.patience import stretched
 from tests.support.trial import TOPIC, Trial
 from tests.support.zmtp import ZmtpPeer
 
@@ -45,7 +46,7 @@ def expect_no_more_than_double(trial: Trial, measure_with_it: Callable[[], float
     for _ in range(TRIES):
         before, meanwhile = p99_s(trial), measure_with_it()
         seen.append((before, meanwhile))
-        if meanwhile <= max(2 * before, before + NOISE_S):
+        if meanwhile <= max(2 * before, before + stretched(NOISE_S)):
             return
     raise AssertionError(f"p99 in seconds before and meanwhile: {seen}")
 
@@ -76,7 +77,7 @@ def test_connections_that_only_sit_there_at_most_double_the_p99_of_others(
 ):
     def measure() -> float:
         with ExitStack() as stack:
-            for _ in range(amount(short=500, full=5_000)):
+            for _ in range(amount(short=300, full=5_000)):
                 stack.enter_context(ZmtpPeer(shared_trial.node.port, handshake=handshake))
             return p99_s(shared_trial)
 

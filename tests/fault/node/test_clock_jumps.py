@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.amounts import amount
 from tests.support.clock import ShiftedClock
+from tests.support.patience import stretched
 from tests.support.trial import Trial
 
 HOUR_S = 3600
@@ -24,7 +25,7 @@ def test_an_hour_forth_or_back_changes_nothing_for_those_who_produce_and_consume
             load.wait_warm()
             for number in range(amount(short=3, full=50)):
                 clock.jump_to(HOUR_S * (1 if number % 2 == 0 else -1))
-                load.wait_writable(time.monotonic(), within_s=2.0)
+                load.wait_writable(time.monotonic(), within_s=stretched(2.0))
                 time.sleep(rng.uniform(0.1, 0.5))
             clock.jump_to(0)
             errors = [dict(worker.errors) for worker in [*load.producers, *load.consumers] if worker.errors]

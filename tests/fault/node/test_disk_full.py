@@ -10,6 +10,7 @@ import pytest
 from ringlog.errors import RinglogError
 from tests.support.amounts import amount
 from tests.support.node import wait_for
+from tests.support.patience import stretched
 from tests.support.raw_client import RawClient
 from tests.support.small_disk import Ballast, small_disk
 from tests.support.trial import TOPIC, Trial
@@ -31,7 +32,7 @@ def test_a_full_disk_refuses_produce_serves_reads_and_recovers_when_there_is_roo
                         _fill(client)
                         _expect_reads(client)
                     ballast.drop()
-                    load.wait_writable(time.monotonic(), RECOVERED_WITHIN_S)
+                    load.wait_writable(time.monotonic(), stretched(RECOVERED_WITHIN_S))
             with trial.client() as client:
                 ends = [client.end_offset(partition) for partition in client.partition_ids(TOPIC)]
                 assert all(ends)
@@ -49,7 +50,7 @@ def _fill(client: RawClient) -> None:
         assert error.code in ("TOPIC_EXISTS", "DISK_FULL"), f"{error.code}: {error}"
     (partition,) = client.partition_ids("filler")
     refused_at = 0.0
-    until = time.monotonic() + 20
+    until = time.monotonic() + stretched(20)
     # For a second it goes on being refused: it is a state, not an accident.
     while not refused_at or time.monotonic() < refused_at + 1.0:
         assert time.monotonic() < until, "the disk is full, and the node does not say so"
@@ -73,4 +74,4 @@ def _expect_reads(client: RawClient) -> None:
                 _, at = client.read(partition, at)
             return True
 
-        assert wait_for("reads while the disk is full", is_read, within_s=5)
+        assert wait_for("reads while the disk is full", is_read, within_s=stretched(5))

@@ -15,14 +15,17 @@ from ringlog.net.framing import Api
 from ringlog.net.messages import FetchPartition, FetchRequest, encode_body
 from tests.support.amounts import amount
 from tests.support.node import wait_for
+from tests.support.patience import stretched
 from tests.support.trial import TOPIC, Trial
 
+CLIENTS = ["library", "plain"][: amount(short=1, full=2)]
+"""Plain requests say whether it is the node or the library that fails."""
 WRITABLE_WITHIN_S = 3.0
 SHARDS = 2
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("clients", ["library", "plain"])
+@pytest.mark.parametrize("clients", CLIENTS)
 @pytest.mark.parametrize("role", ["shard", "net", "controller"])
 def test_a_part_that_is_killed_comes_back_and_nothing_acknowledged_is_lost(
     tmp_path: Path, role: str, clients: str
@@ -36,10 +39,10 @@ def test_a_part_that_is_killed_comes_back_and_nothing_acknowledged_is_lost(
                 index = rng.randrange(SHARDS) if role == "shard" else 0
                 killed_at = time.monotonic()
                 old_pid = trial.node.kill(role, index)
-                load.wait_writable(killed_at, WRITABLE_WITHIN_S)
+                load.wait_writable(killed_at, stretched(WRITABLE_WITHIN_S))
                 trial.node.wait_replaced(role, index, old_pid)
                 if role == "controller":
-                    _create_topic(trial, f"made-after-{number}", killed_at + WRITABLE_WITHIN_S)
+                    _create_topic(trial, f"made-after-{number}", killed_at + stretched(WRITABLE_WITHIN_S))
         trial.judge(records_min=100)
 
 
@@ -86,7 +89,7 @@ def test_requests_that_a_killed_shard_held_are_answered_at_once(tmp_path: Path):
         trial.node.kill("shard", 0)
         reply = client.next_reply(timeout_s=5)
         assert reply is not None, "no answer at all"
-        assert time.monotonic() - asked_at < 1.0, "at once"
+        assert time.monotonic() - asked_at < stretched(1.0), "at once"
 
 
 @pytest.mark.timeout(3600)
@@ -106,7 +109,7 @@ def test_a_client_that_is_killed_takes_nothing_with_it(tmp_path: Path):
                     killed_at = time.monotonic()
                     victim.kill()
                     victim.communicate()
-                load.wait_writable(killed_at, WRITABLE_WITHIN_S)
+                load.wait_writable(killed_at, stretched(WRITABLE_WITHIN_S))
             assert len(trial.node.watch.held_shared_memory()) == held
         trial.judge(records_min=100)
 
@@ -119,7 +122,7 @@ def _start_client(trial: Trial, name: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("clients", ["library", "plain"])
+@pytest.mark.parametrize("clients", CLIENTS)
 def test_without_its_supervisor_a_node_goes_and_a_new_start_is_writable(tmp_path: Path, clients: str):
     rng = random.Random("supervisor")
     with Trial(tmp_path, shards=SHARDS) as trial:
@@ -128,10 +131,14 @@ def test_without_its_supervisor_a_node_goes_and_a_new_start_is_writable(tmp_path
             for _ in range(amount(short=2, full=200)):
                 time.sleep(rng.uniform(0.0, 0.3))
                 trial.node.kill_supervisor()
-                wait_for("the end of the children", lambda: not trial.node.watch.processes(), within_s=1.0)
+                wait_for(
+                    "the end of the children",
+                    lambda: not trial.node.watch.processes(),
+                    within_s=stretched(1.0),
+                )
                 started_at = time.monotonic()
                 trial.node.start(wait=False)
-                load.wait_writable(started_at, WRITABLE_WITHIN_S)
+                load.wait_writable(started_at, stretched(WRITABLE_WITHIN_S))
                 trial.node.wait_ready()
         trial.judge(records_min=100)
 

@@ -11,11 +11,12 @@ import pytest
 from ringlog.client.producer import Producer
 from ringlog.errors import RinglogError
 from tests.support.amounts import amount
+from tests.support.patience import stretched
 from tests.support.trial import TOPIC, Trial
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("clients", ["library", "plain"])
+@pytest.mark.parametrize("clients", ["library", "plain"][: amount(short=1, full=2)])
 def test_load_goes_on_after_a_pause_of_a_shard_and_nothing_acknowledged_is_lost(tmp_path: Path, clients: str):
     rng = random.Random("pause")
     longest_s = amount(short=1, full=30)
@@ -26,7 +27,7 @@ def test_load_goes_on_after_a_pause_of_a_shard_and_nothing_acknowledged_is_lost(
                 pid = trial.node.pause("shard", rng.randrange(2))
                 time.sleep(rng.uniform(0.1, longest_s))
                 trial.node.resume(pid)
-                load.wait_writable(time.monotonic(), within_s=5.0)
+                load.wait_writable(time.monotonic(), stretched(5.0))
         trial.judge(records_min=100)
 
 
@@ -40,11 +41,11 @@ def test_a_producer_of_a_paused_shard_gets_a_typed_timeout_in_time(tmp_path: Pat
                 asked_at = time.monotonic()
                 with pytest.raises(RinglogError) as caught:
                     producer.produce(TOPIC, b"meanwhile").result(10)
-                assert time.monotonic() - asked_at < 3.0
+                assert time.monotonic() - asked_at < stretched(3.0)
                 assert caught.value.code in ("DELIVERY_TIMEOUT", "REQUEST_TIMEOUT", "SHARD_UNAVAILABLE")
             finally:
                 trial.node.resume(pid)
-            until = time.monotonic() + 5
+            until = time.monotonic() + stretched(5)
             while True:
                 try:
                     producer.produce(TOPIC, b"after").result(5)
@@ -66,7 +67,7 @@ def test_what_a_paused_shard_serves_does_not_hold_up_the_others(tmp_path: Path):
             for _ in range(20):
                 client.produce(lanes[1], [b"meanwhile"])
             assert client.metadata([TOPIC]).topics[0].error == ""
-            assert time.monotonic() - asked_at < 1.0
+            assert time.monotonic() - asked_at < stretched(1.0)
         finally:
             trial.node.resume(pid)
         assert client.produce(lanes[0], [b"after"]).base_offset >= 0
