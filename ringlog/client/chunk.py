@@ -1,0 +1,53 @@
+"""One partition's part of a fetch reply: checked and opened when it is polled, as records or as Arrow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ringlog.client.records import ConsumerRecord, Source, records_of
+from ringlog.model import TopicPartition
+from ringlog.records.decode import decode
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class Chunk:
+    """Whole batches from a partition. Opening it checks every CRC; the poller's thread does that, not the I/O's."""
+
+    __slots__ = ("_arrow", "_source", "data", "nbytes", "next_offset", "tp")
+
+    def __init__(self, tp: TopicPartition, data: memoryview, next_offset: int) -> None:
+        self.tp = tp
+        self.data = data
+        self.nbytes = data.nbytes
+        self.next_offset = next_offset
+        """The position behind all of it, which may lie above the last record's: control records are left out."""
+        self._source: Source | None = None
+        self._arrow: pyarrow.RecordBatch | None = None
+
+    # Where to go on is found by the position alone, also in the first batch, which may begin below what was asked
+    # for: a poll that is interrupted leaves nothing half done here.
+
+    def take(self, position: int, most: int | None) -> tuple[list[ConsumerRecord], int]:
+        """At most `most` records from a position on, and the position behind them. Raises CorruptBatch."""
+        source = self._source
+        if source is None:
+            source = self._source = Source(*self.tp, decode(self.data))
+        start, count = source.find(position), source.count
+        stop = count if most is None else min(count, start + most)
+        behind = self.next_offset if stop == count else source.offset(stop - 1) + 1
+        return records_of(source, start, stop), behind
+
+    def take_arrow(self, position: int, most: int | None) -> tuple[pyarrow.RecordBatch, int]:
+        """As `take`, as a RecordBatch, which may be empty."""
+        from ringlog.client import arrow
+
+        batch = self._arrow
+        if batch is None:
+            batch = self._arrow = arrow.record_batch(self.tp, self.data)
+        offsets = arrow.offsets_of(batch)
+        start, count = int(offsets.searchsorted(position)), len(offsets)
+        stop = count if most is None else min(count, start + most)
+        behind = self.next_offset if stop == count else int(offsets[stop - 1]) + 1
+        return (batch if stop - start == count else batch.slice(start, stop - start)), behind
