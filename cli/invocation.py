@@ -19,10 +19,10 @@ def pasteable(*arguments: str) -> str:
 
 def _program() -> list[str]:
     started = sys.argv[0] if sys.argv else ""
-    found = shutil.which("ringlog")
     if os.path.basename(started) != "ringlog":
-        # Run as a module, or from inside another program.
-        return ["ringlog"] if found else [sys.executable, "-m", "cli.main"]
-    if found and os.path.exists(started) and os.path.samefile(found, started):
-        return ["ringlog"]
-    return [started]
+        # Run as a module, or from inside another program: the script was installed beside the interpreter.
+        started = os.path.join(os.path.dirname(sys.executable), "ringlog")
+    if not os.path.exists(started):
+        return [sys.executable, "-m", "cli.main"]
+    on_path = shutil.which("ringlog")
+    return ["ringlog"] if on_path and os.path.samefile(on_path, started) else [started]
