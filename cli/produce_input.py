@@ -41,7 +41,7 @@ def lines_of(pieces: Iterable[bytes]) -> Iterator[list[bytes]]:
     for piece in pieces:
         lines = piece.split(b"\n")
         if len(lines) == 1:
-            begun.append(piece)  # still the same line: joined once, when it ends
+            begun += [piece] if piece else []  # still the same line: joined once, when it ends
             continue
         if begun:
             begun.append(lines[0])
