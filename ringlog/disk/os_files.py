@@ -69,6 +69,10 @@ class OsFiles:
                 if entry.is_file(follow_symlinks=False)
             )
 
+    def list_dirs(self, path: str) -> list[str]:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+
     def make_dir(self, path: str) -> None:
         """Make a directory and its parents, each durable at once: no file may be lost with its directory."""
         if os.path.isdir(path):
@@ -91,6 +95,9 @@ class OsFiles:
 
     def remove(self, path: str) -> None:
         os.unlink(path)
+
+    def remove_dir(self, path: str) -> None:
+        os.rmdir(path)
 
     def truncate(self, file: File, size: int) -> None:
         assert isinstance(file, OsFile)

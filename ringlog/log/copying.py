@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
 
 from ringlog.disk.api import Disk, File
+from ringlog.limits import BLOCK_BYTES
 from ringlog.log.extent import block_ceil, block_floor
 from ringlog.log.jobs import Job, must, write_fully
 from ringlog.log.scanner import Scratch
@@ -25,6 +28,17 @@ def save_range(disk: Disk, file: File, start: int, stop: int, path: str, scratch
     finally:
         disk.close(copy)
     must((yield disk.flush_dir(os.path.dirname(path))), f"flush directory of {path}")
+
+
+def read_block_head(disk: Disk, file: File, position: int, length: int) -> Job[memoryview]:
+    """The first bytes of the block at `position`. Raises OSError when the file has fewer there."""
+    block = memoryview(mmap.mmap(-1, BLOCK_BYTES))  # aligned, as a direct read wants it
+    got = must((yield disk.read(file, block, position)), f"read {file.path}")
+    if got < length:
+        raise OSError(
+            errno.EIO, f"the last block of {file.path} holds {got} bytes where {length} were written"
+        )
+    return block[:length]
 
 
 def rewrite_range(disk: Disk, file: File, start: int, stop: int, scratch: Scratch) -> Job[None]:

@@ -193,6 +193,7 @@ class Housekeeper:
         sealed.offsets, sealed.times = old.index.offsets, old.index.times
         at = log.segments.index(old)
         log.segments[at] = sealed
+        old.is_growing = False
         if old.held is not None:
             log.files.release(old.held)
             old.held = None

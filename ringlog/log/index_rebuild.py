@@ -46,7 +46,7 @@ def complete_index(disk: Disk, files: SegmentFiles, segment: ActiveSegment) -> J
     if end:
         # What is in the files stays as it is: only what is new will be added to them.
         front = segment.index.head(saved.index_entries, saved.time_index_entries)
-        yield from _add_from_log(disk, files, front, end, growing=True)
+        yield from _add_from_log(disk, files, front, end, growing=segment.is_growing)
         if segment.index_gap_end:  # nobody else did it meanwhile
             segment.index.put_before(front, end)
             segment.index_gap_end = 0

@@ -42,9 +42,14 @@ class Dispatcher:
         self._waiting: dict[int, Callable[[int], None]] = {}
         self._early: dict[int, int] = {}
         """Results of calls that a job queued ahead and does not wait for yet."""
+        self._watching: dict[int, Callable[[int], None]] = {}
 
     def when_done(self, token: int, then: Callable[[int], None]) -> None:
         self._waiting[token] = then
+
+    def whenever(self, token: int, then: Callable[[int], None]) -> None:
+        """Call `then` for each completion of a watch, which has more than one."""
+        self._watching[token] = then
 
     def spawn(
         self, job: Job[T], done: Callable[[T], None], failed: Callable[[OSError | RinglogError], None]
@@ -74,7 +79,7 @@ class Dispatcher:
         """Hand the completions to those who wait for them; returns how many there were."""
         completions = self._disk.completions(wait_s)
         for token, result in completions:
-            then = self._waiting.pop(token, None)
+            then = self._waiting.pop(token, None) or self._watching.get(token)
             if then is None:
                 self._early[token] = result
             else:

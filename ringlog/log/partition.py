@@ -10,7 +10,6 @@ append() for what came in, pump() once a cycle, and learns of progress through t
 from __future__ import annotations
 
 import errno
-import mmap
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -33,6 +32,7 @@ from ringlog.limits import (
 )
 from ringlog.log.batch import BatchInfo
 from ringlog.log.context import ShardContext
+from ringlog.log.copying import read_block_head
 from ringlog.log.epochs import EpochHistory
 from ringlog.log.events import Appended, Fenced, Progress, disk_error
 from ringlog.log.extent import AppendBuffer, Extent, block_floor
@@ -133,6 +133,11 @@ class PartitionLog:
     def pending_bytes(self) -> int:
         """Received and not yet written."""
         return self._queued_bytes + (self._in_flight.nbytes if self._in_flight else 0)
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of batches received and not removed, over all segments."""
+        return sum(segment.position for segment in self.segments)
 
     def segment_of(self, offset: int) -> Segment:
         """The segment that holds an offset, or that would if it were not compacted away."""
@@ -307,7 +312,9 @@ class PartitionLog:
         self._queued_bytes -= head.nbytes
         self._in_flight = head
         pieces = head.close()
-        token = self.context.disk.write(file, pieces, head.block_start, durable=self.settings.flush.on_ack)
+        durable = self.settings.flush.on_ack
+        check(self.flushed_offset == self.written_offset or not durable, "a policy begins with all flushed")
+        token = self.context.disk.write(file, pieces, head.block_start, durable=durable)
         self.context.dispatcher.when_done(token, self._write_done)
 
     def _write_done(self, result: int) -> None:
@@ -428,13 +435,9 @@ class PartitionLog:
     def _fill_first_head(self, file: File, extent: Extent) -> Job[None]:
         """The first append after an open continues a block that only the file has."""
         head = extent.position - extent.block_start
-        block = memoryview(mmap.mmap(-1, BLOCK_BYTES))  # aligned, as a direct read wants it
-        got = must((yield self.context.disk.read(file, block, extent.block_start)), "read")
-        if self.status is not LogStatus.OPEN:
-            return  # the extent was dropped meanwhile
-        if got < head:
-            raise OSError(errno.EIO, f"the last block holds {got} bytes where {head} were written")
-        extent.fill_head(block[:head])
+        old = yield from read_block_head(self.context.disk, file, extent.block_start, head)
+        if self.status is LogStatus.OPEN:  # else the extent was dropped meanwhile
+            extent.fill_head(old)
 
     def _block_on(self, job: Job[None]) -> None:
         """No write starts until the job is done; its failure fences the partition."""

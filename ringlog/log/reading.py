@@ -21,7 +21,7 @@ from ringlog.log.index_rebuild import complete_index, load_indexes
 from ringlog.log.jobs import Job, must
 from ringlog.log.names import LOG, offset_name
 from ringlog.log.partition import PartitionLog
-from ringlog.log.segment import ActiveSegment, Segment
+from ringlog.log.segment import ActiveSegment, Segment, is_growing
 from ringlog.records.decode import decode_columns
 from ringlog.records.scan import Scan, scan
 
@@ -135,6 +135,13 @@ class Reader:
 
     def find_time(self, timestamp: int) -> Job[TimedOffset | None]:
         """The first record whose timestamp is at least this one; None when there is none."""
+        self._under_way += 1
+        try:
+            return (yield from self._find_time(timestamp))
+        finally:
+            self._under_way -= 1
+
+    def _find_time(self, timestamp: int) -> Job[TimedOffset | None]:
         log = self._log
         for segment in list(log.segments):
             if segment.max_timestamp < timestamp or segment.next_offset <= log.log_start_offset:
@@ -189,7 +196,7 @@ class Reader:
         first, last = block_floor(start), block_ceil(stop)
         chunk = self._take(last - first)
         try:
-            held = self._log.files.hold(segment.base_offset, write=isinstance(segment, ActiveSegment))
+            held = self._log.files.hold(segment.base_offset, write=is_growing(segment))
             try:
                 token = self._log.context.disk.read(held.file, chunk.view[: last - first], first)
                 got = must((yield token), f"read {held.file.path}")

@@ -41,6 +41,8 @@ class ActiveSegment:
         self.index_gap_end = 0
         """Batches below it may lack in the indexes: a crash took what was not saved of them. 0: nothing lacks."""
         self.quarantined = False
+        self.is_growing = True
+        """False once a sealed segment stands in its place: a read that began before may still hold this one."""
 
     @property
     def max_timestamp(self) -> int:
@@ -83,6 +85,11 @@ class SealedSegment:
 
 
 Segment = ActiveSegment | SealedSegment
+
+
+def is_growing(segment: Segment) -> bool:
+    """Whether its file is open for writing: all who hold it share that handle."""
+    return isinstance(segment, ActiveSegment) and segment.is_growing
 
 
 class Preallocation:

@@ -6,10 +6,12 @@ submission, completions are handed out, and what became durable comes back as ev
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from ringlog.disk.api import Disk
+from ringlog.disk.api import Disk, WatchingDisk
 from ringlog.disk.memory import aligned
 from ringlog.errors import OffsetOutOfRange, PartitionBusy, PartitionFenced, RinglogError, check
 from ringlog.limits import CHECKPOINT_BYTES, TAIL_BYTES_PER_SHARD, UNCHECKPOINTED_BYTES_PER_SHARD
@@ -24,6 +26,7 @@ from ringlog.log.names import partition_dir
 from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.reading import Reader, Slices, TimedOffset
 from ringlog.log.recovery import Recovery, RecoveryReport
+from ringlog.log.removal import delete_dir, set_dir_aside
 from ringlog.log.scanner import Scratch
 from ringlog.log.settings import DEFAULT_SETTINGS, LogSettings
 from ringlog.log.truncation import truncate_files
@@ -31,6 +34,21 @@ from ringlog.model import TopicPartition
 
 _AGE_CHECK_MS = 1_000
 _EXPIRY_CHECK_MS = 60_000
+
+_logger = logging.getLogger(__name__)
+
+
+class _Leaving(NamedTuple):
+    """A log that was stopped, and is let go of when no disk call of its is under way."""
+
+    log: PartitionLog
+    housekeeper: Housekeeper
+    reader: Reader
+    then: Callable[[], None]
+
+    @property
+    def quiet(self) -> bool:
+        return self.log.quiet and self.housekeeper.quiet and self.reader.quiet
 
 
 class LogStore:
@@ -50,6 +68,11 @@ class LogStore:
         self._events: list[Event] = []
         self._tail: deque[tuple[PartitionLog, Extent]] = deque()
         """Extents in memory, oldest first, over all partitions."""
+        self._tail_gone = 0
+        """How many of them belong to logs that were left: those are empty."""
+        self._leaving: list[_Leaving] = []
+        self._doomed: set[TopicPartition] = set()
+        """Partitions that are being removed, until nothing of them can come back."""
         self._ready: dict[TopicPartition, PartitionLog] = {}
         """Logs that may have something to write now."""
         self._scratch: Scratch | None = None
@@ -82,6 +105,7 @@ class LogStore:
         """Open a partition, or make it; recovers it first when it was not closed cleanly."""
         check(name not in self.logs, "a partition is opened once")
         path = partition_dir(self.root, name)
+        self._finish_removal(name, path)
         was_open = name in self._settings
         self._settings[name] = settings
         if not self.disk.exists(path):
@@ -142,15 +166,52 @@ class LogStore:
             raise
         return self.reopen(name, now_ms=now_ms)
 
+    def reconfigure(self, name: TopicPartition, settings: LogSettings, *, now_ms: int) -> None:
+        """Change the settings of a log, for all appends from now on; of one that is not open, for its reopening.
+
+        A change of what a crash can leave behind (the flush policy, or larger batches with flush=ack) first waits until
+        all that the log received is flushed, and then for its state on disk to say so. What happened meanwhile is among
+        the events of the next run(). Should that fail the log is fenced, and gets the settings when it is reopened."""
+        if name in self._settings:
+            self._settings[name] = settings
+        log = self.logs.get(name)
+        if log is None or log.status is not LogStatus.OPEN:
+            return
+        if (
+            settings.flush.on_ack != log.settings.flush.on_ack
+            or settings.reach_bytes != log.settings.reach_bytes
+        ):
+            self._events[:0] = self._settle([name], now_ms)
+            if log.status is not LogStatus.OPEN:
+                return
+            log.settings = settings
+            try:
+                run_now(self.disk, self._housekeepers[name].save_point())
+            except OSError as error:
+                log.fence(disk_error(name, "save settings", error))
+                return
+        log.settings = settings
+        if settings.flush.interval_ms is not None and log.flushed_offset < log.next_offset:
+            self._flush_due_ms[name] = now_ms + settings.flush.interval_ms
+            self._flush_next_ms = 0
+
     def drain(self, *, now_ms: int) -> list[Event]:
         """Run until all that was received is written and flushed, and all chores are done."""
+        events = self._settle(list(self.logs), now_ms)
+        while self._leaving:
+            self._dispatcher.deliver(None)
+            self._let_go()
+        return events
+
+    def _settle(self, names: Sequence[TopicPartition], now_ms: int) -> list[Event]:
+        """Run until some logs have nothing left to write, flush or save. Others go on meanwhile."""
         events: list[Event] = []
         while True:
-            for log in self.logs.values():
+            for log in map(self.logs.__getitem__, names):
                 if log.status is LogStatus.OPEN and log.flushed_offset < log.written_offset:
                     log.flush()
             events += self.run(now_ms=now_ms, wait_s=0.0)
-            if all(self._settled(name) for name in self.logs):
+            if all(self._settled(name) for name in names):
                 return events
             if self.disk.in_flight:
                 self._dispatcher.deliver(None)
@@ -164,6 +225,7 @@ class LogStore:
     def close(self, *, now_ms: int) -> list[Event]:
         """Stop cleanly: every file is truncated to its content, and the next open needs no scan."""
         events = self.drain(now_ms=now_ms)
+        check(not self._leaving, "a drained store has let go of what was removed")
         failures: list[RinglogError | OSError] = []
         for housekeeper in self._housekeepers.values():
             if housekeeper.log.status is LogStatus.OPEN:
@@ -178,16 +240,92 @@ class LogStore:
         return events
 
     def _leave(self, name: TopicPartition) -> None:
-        log, housekeeper, reader = self.logs[name], self._housekeepers[name], self._readers[name]
+        leaving = self._stop(name)
+        while not leaving.quiet:
+            self._dispatcher.deliver(None)
+        self._forget(leaving.log)
+
+    def _stop(self, name: TopicPartition, then: Callable[[], None] = lambda: None) -> _Leaving:
+        """Take a log out of service. It is to be forgotten when it is quiet."""
+        log = self.logs.pop(name)
         if log.status is LogStatus.OPEN:
             log.stop()
-        while not (log.quiet and housekeeper.quiet and reader.quiet):
-            self._dispatcher.deliver(None)
-        self._tail = deque((owner, extent) for owner, extent in self._tail if owner is not log)
-        log.forget()
         self._ready.pop(name, None)
         self._flush_due_ms.pop(name, None)
-        del self.logs[name], self._housekeepers[name], self._readers[name], self.reports[name]
+        del self.reports[name]
+        return _Leaving(log, self._housekeepers.pop(name), self._readers.pop(name), then)
+
+    def _forget(self, log: PartitionLog) -> None:
+        self._tail_gone += len(log.tail)
+        log.forget()
+        if 2 * self._tail_gone > len(
+            self._tail
+        ):  # not for each log: that would cost all of the tail each time
+            self._tail = deque(kept for kept in self._tail if kept[0].tail)
+            self._tail_gone = 0
+
+    # -- removing ----------------------------------------------------------------------------------------------
+
+    def remove(
+        self,
+        name: TopicPartition,
+        *,
+        done: Callable[[], None] = lambda: None,
+        failed: Callable[[RinglogError | OSError], None] = lambda error: None,
+    ) -> None:
+        """Close a partition, whether it is open or not, and delete its directory, all in the background of run().
+
+        From now on it takes no appends and no reads; what was not acknowledged never will be. One of the two is called:
+        `done` when it cannot come back after a crash. Its files are deleted after that; what a crash leaves of
+        them is for `ringlog.log.removal.sweep_deleted`. It may be opened anew, empty, at any time."""
+        path = partition_dir(self.root, name)
+        self._settings.pop(name, None)
+        self._doomed.add(name)
+
+        def set_aside(aside: str | None) -> None:
+            self._doomed.discard(name)
+            done()
+            if aside is not None:
+                self._dispatcher.spawn(delete_dir(self.disk, aside), lambda _: None, not_deleted)
+
+        def not_removed(error: RinglogError | OSError) -> None:
+            _logger.warning(
+                "%s: it could not be removed: %s. It is, when it is opened or removed again", name, error
+            )
+            failed(error)
+
+        def not_deleted(error: RinglogError | OSError) -> None:
+            _logger.warning("%s: files are left of it: %s. They are deleted at the next start", name, error)
+
+        def begin() -> None:
+            if name in self._doomed:
+                self._dispatcher.spawn(set_dir_aside(self.disk, path), set_aside, not_removed)
+
+        if name in self.logs:
+            self._leaving.append(self._stop(name, begin))
+        else:
+            begin()
+
+    def _let_go(self) -> None:
+        """Forget the logs that have become quiet."""
+        before, self._leaving = self._leaving, []
+        for leaving in before:
+            if leaving.quiet:
+                self._forget(leaving.log)
+                leaving.then()
+            else:
+                self._leaving.append(leaving)
+
+    def _finish_removal(self, name: TopicPartition, path: str) -> None:
+        """What is opened now must not find the files of a partition of this name that is being removed."""
+        while any(leaving.log.name == name for leaving in self._leaving):
+            self._dispatcher.deliver(None)
+            self._let_go()
+        while name in self._doomed and self.disk.in_flight:
+            self._dispatcher.deliver(None)
+        if name in self._doomed:  # it failed before
+            run_now(self.disk, set_dir_aside(self.disk, path))
+            self._doomed.discard(name)
 
     # -- a cycle -----------------------------------------------------------------------------------------------
 
@@ -227,6 +365,11 @@ class LogStore:
         self._events.clear()
         return events
 
+    def watch(self, fd: int, then: Callable[[int], None]) -> None:
+        """Let run() wait for a descriptor too, on a disk that can: `then` is called whenever it is readable."""
+        assert isinstance(self.disk, WatchingDisk)
+        self._dispatcher.whenever(self.disk.watch(fd), then)
+
     def _pump(self, now_ms: int) -> None:
         ready, self._ready = self._ready, {}
         for log in ready.values():
@@ -239,6 +382,8 @@ class LogStore:
         """What is due by the clock or by bytes. Costs nothing for partitions where nothing happens."""
         if self._flush_due_ms and now_ms >= self._flush_next_ms:
             self._flush_those_due(now_ms)
+        if self._leaving:
+            self._let_go()
         if self._wanting:
             self._wanting[:] = [housekeeper for housekeeper in self._wanting if not housekeeper.tick()]
         if self._bytes_since_checkpoint >= CHECKPOINT_BYTES:
@@ -318,6 +463,17 @@ class LogStore:
         """Read and wait for it."""
         return run_now(self.disk, self._readers[name].read(offset, bytes_max))
 
+    def find_time(
+        self,
+        name: TopicPartition,
+        timestamp: int,
+        *,
+        done: Callable[[TimedOffset | None], None],
+        failed: Callable[[RinglogError | OSError], None],
+    ) -> None:
+        """Find the first record at or after a time in the background of run(); exactly one of the two is called."""
+        self._dispatcher.spawn(self._readers[name].find_time(timestamp), done, failed)
+
     def find_time_now(self, name: TopicPartition, timestamp: int) -> TimedOffset | None:
         """The first record at or after a time; waits for it."""
         return run_now(self.disk, self._readers[name].find_time(timestamp))
@@ -333,9 +489,12 @@ class LogStore:
 
     def _evict_oldest(self) -> bool:
         """Drop the oldest extent from memory; False when there is none left."""
-        if not self._tail:
-            return False
-        log, extent = self._tail.popleft()
-        check(log.tail[0] is extent, "a log's tail is a part of the shard's, in the same order")
-        log.evict_oldest()
-        return True
+        while self._tail:
+            log, extent = self._tail.popleft()
+            if not log.tail:  # it was left, and gave back its memory then
+                self._tail_gone -= 1
+                continue
+            check(log.tail[0] is extent, "a log's tail is a part of the shard's, in the same order")
+            log.evict_oldest()
+            return True
+        return False

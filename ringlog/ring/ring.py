@@ -221,6 +221,10 @@ class RingReader:
         readable, then call `end_wait`. False: do not sleep, look again."""
         return self._native.announce_wait()
 
+    def withdraw_wait(self) -> None:
+        """After a sleep on a doorbell that several rings share: its owner clears it once for all."""
+        self._native.withdraw_wait()
+
     def end_wait(self) -> None:
         """After a sleep, whatever ended it: withdraw the announcement and clear the doorbell."""
         self._native.withdraw_wait()

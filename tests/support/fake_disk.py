@@ -119,6 +119,7 @@ class FakeDisk:
         for path, inode in sorted(self._names.after_power_loss(rng, survival).items()):
             content = inode.after_power_loss(begun.get(id(inode), ()), rng, survival)
             after._names.durable[path] = after._names.live[path] = FakeInode(content, bytearray(content))
+            after._names.make_dir(parent_of(path))  # one whose rename or removal was lost
         return after
 
     def lose_power(self) -> None:
@@ -216,6 +217,10 @@ class FakeDisk:
             if parent_of(name) == path
         )
 
+    def list_dirs(self, path: str) -> list[str]:
+        self._require_power()
+        return self._names.dirs_in(_clean(path))
+
     def make_dir(self, path: str) -> None:
         self._immediate("make_dir", path)
         self._names.make_dir(_clean(path))
@@ -227,6 +232,10 @@ class FakeDisk:
     def remove(self, path: str) -> None:
         self._immediate("remove", path)
         self._names.remove(_clean(path))
+
+    def remove_dir(self, path: str) -> None:
+        self._immediate("remove_dir", path)
+        self._names.remove_dir(_clean(path))
 
     def truncate(self, file: File, size: int) -> None:
         handle = self._handle(file)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 FAILABLE = frozenset(
-    {"open", "rename", "remove", "truncate", "write", "read", "flush", "flush_dir", "preallocate", "make_dir"}
+    {"open", "rename", "remove", "truncate", "make_dir", "remove_dir"}
+    | {"write", "read", "flush", "flush_dir", "preallocate"}
 )
 
 

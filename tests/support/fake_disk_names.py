@@ -1,7 +1,8 @@
 """The name space of the fake disk: names are volatile until their directory was flushed.
 
 Operations that were not flushed survive a power loss as a prefix of their order, as a journal keeps them.
-Directories themselves are durable at once: a simplification, as ringlog makes them long before it writes.
+Directories themselves are durable at once: a simplification, as ringlog makes them long before it writes. The rename
+of one is a rename of all that is in it, at once or not at all; it may leave both names, one of them empty.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import random
 from dataclasses import dataclass, field
 
+from ringlog.errors import check
 from tests.support.fake_disk_file import FakeInode, prefix_length
 
 
@@ -57,7 +59,33 @@ class FakeNames:
         self._change({path: inode})
         return inode
 
+    def dirs_in(self, path: str) -> list[str]:
+        self.require_dir(path)
+        return sorted(os.path.basename(name) for name in self.dirs if parent_of(name) == path != name)
+
+    def rename_dir(self, old: str, new: str) -> None:
+        if new in self.dirs or new in self.live:
+            raise _error(errno.ENOTEMPTY, new)
+        self.require_dir(parent_of(new))
+        check(not self.dirs_in(old), "no test renames a directory with others in it")
+        self.dirs.remove(old)
+        self.dirs.add(new)
+        entries: dict[str, FakeInode | None] = {}
+        for path, inode in list(self.live.items()):
+            if parent_of(path) == old:
+                entries |= {path: None, f"{new}/{os.path.basename(path)}": inode}
+        self._change(entries, {parent_of(old), parent_of(new)})
+
+    def remove_dir(self, path: str) -> None:
+        self.require_dir(path)
+        if self.dirs_in(path) or any(parent_of(name) == path for name in self.live):
+            raise _error(errno.ENOTEMPTY, path)
+        self.dirs.remove(path)
+
     def rename(self, old: str, new: str) -> None:
+        if old in self.dirs:
+            self.rename_dir(old, new)
+            return
         inode = self.find(old)
         if new in self.dirs:
             raise _error(errno.EISDIR, new)
@@ -97,9 +125,9 @@ class FakeNames:
             _apply(names, change)
         return names
 
-    def _change(self, entries: dict[str, FakeInode | None]) -> None:
+    def _change(self, entries: dict[str, FakeInode | None], dirs: set[str] | None = None) -> None:
         self.sequence += 1
-        change = NameChange(self.sequence, entries, {parent_of(path) for path in entries})
+        change = NameChange(self.sequence, entries, dirs or {parent_of(path) for path in entries})
         self.changes.append(change)
         _apply(self.live, change)
 

@@ -134,6 +134,29 @@ def test_rename_replaces_what_stood_there(disk, root):
     assert read(disk, disk.open(f"{root}/old"), 0, 10) == b"new"
 
 
+def test_a_renamed_directory_takes_its_files_with_it_open_ones_too(disk, root):
+    disk.make_dir(f"{root}/old")
+    write_file(disk, f"{root}/old/log", b"kept")
+    file = disk.open(f"{root}/old/log")
+    disk.rename(f"{root}/old", f"{root}/new")
+    assert disk.list_dirs(root) == ["new"]
+    assert disk.list_dir(f"{root}/new") == [("log", 4)]
+    assert read(disk, file, 0, 10) == b"kept"
+    with pytest.raises(FileNotFoundError):
+        disk.list_dir(f"{root}/old")
+
+
+def test_only_an_empty_directory_is_removed(disk, root):
+    disk.make_dir(f"{root}/dir")
+    write_file(disk, f"{root}/dir/log", b"x")
+    with pytest.raises(OSError) as raised:
+        disk.remove_dir(f"{root}/dir")
+    assert raised.value.errno == errno.ENOTEMPTY
+    disk.remove(f"{root}/dir/log")
+    disk.remove_dir(f"{root}/dir")
+    assert disk.list_dirs(root) == []
+
+
 def test_renaming_a_missing_file_raises_file_not_found(disk, root):
     with pytest.raises(FileNotFoundError):
         disk.rename(f"{root}/missing", f"{root}/new")

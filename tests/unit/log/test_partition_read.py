@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from ringlog.errors import InvalidRequest, OffsetOutOfRange, PartitionBusy
 from ringlog.limits import MIB
+from ringlog.log.jobs import run_now
 from ringlog.log.reading import TimedOffset
 from ringlog.log.settings import LogSettings
 from ringlog.records.scan import check
-from tests.support.logs import LogWorld
+from tests.support.logs import LogWorld, batch_of
 
 
 @pytest.fixture(params=["hot", "cold"])
@@ -211,3 +212,56 @@ def test_a_read_under_way_is_answered_before_its_log_is_left():
         answer.release()
     world.close()
     assert not world.fake.open_paths
+
+
+def test_a_time_is_found_in_the_background_and_exactly_one_of_the_two_is_told(world):
+    found, failures = [], []
+    for wanted in (990, 1_991):
+        world.store.find_time(world.partition, wanted, done=found.append, failed=failures.append)
+    while len(found) + len(failures) < 2:
+        world.run()
+    assert (sorted(found, key=str), failures) == ([None, TimedOffset(297, 990)], [])
+
+
+def test_no_file_is_closed_under_a_search_for_a_time(world):
+    found = []
+    world.evict_all()
+    world.fake.hold_all("read", ".log")
+    world.store.find_time(world.partition, 990, done=found.append, failed=found.append)
+    world.run()
+    with pytest.raises(AssertionError, match="all calls in flight are held"):
+        world.close()  # waits for the read; the fake disk would not let its file be closed either
+    world.fake.release_all()
+    world.run()
+    assert found == [TimedOffset(297, 990)]
+
+
+def test_a_read_that_began_before_its_segment_was_sealed_goes_on_beside_a_later_one():
+    world = LogWorld()
+    for number in range(30):
+        world.append(b"%d" % number + bytes(20_000))
+        world.settle()
+    world.evict_all()
+    segment = world.log.segments[0]
+    world.log.roll(world.now_ms)
+    world.settle()
+    for handle in list(world.log.files._open.values()):
+        if handle.holders == 0:
+            world.disk.close(world.log.files._open.pop(handle.base_offset).file)
+    late = world.log.files.hold(0)  # a read of the sealed segment holds it for reading only
+    reader = world.store._readers[world.partition]
+    with run_now(world.disk, reader._read_disk(segment, 5, 1)) as slices:
+        assert slices.next_offset == 6
+    world.log.files.release(late)
+
+
+def test_the_bytes_of_a_log_are_those_of_its_batches_over_all_segments(world):
+    assert len(world.log.segments) > 1
+    nbytes = at = 0
+    while at < world.log.readable_offset:
+        with world.store.read_now(world.partition, at, 100_000) as slices:
+            nbytes, at = nbytes + slices.nbytes, slices.next_offset
+    assert world.log.log_bytes == nbytes
+    batch = batch_of(b"more")
+    world.append_raw(batch)
+    assert world.log.log_bytes == nbytes + len(batch)

@@ -1,0 +1,254 @@
+"""A client's connection to a node: requests from any thread, answers on one I/O thread. Safe across fork."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from ringlog.client.loop import Loop, Tick
+from ringlog.client.metadata import TopicCache, topic_error
+from ringlog.client.settings import ClientSettings, endpoints_of
+from ringlog.errors import ClientClosed, RequestTimeout, RinglogError
+from ringlog.net.framing import Api, Header
+from ringlog.net.messages import (
+    MetadataReply,
+    MetadataRequest,
+    TopicMetadata,
+    decode_body,
+    encode_body,
+)
+from ringlog.net.session import Request
+
+R = TypeVar("R", bound=msgspec.Struct)
+
+_live: weakref.WeakSet[Connection] = weakref.WeakSet()
+_of_the_parent: list[Loop] = []
+"""Loops that were copied by a fork: their sockets belong to the parent and are never touched, nor freed."""
+
+
+class Connection:
+    """One connection, and the thread that serves it, started with the first request.
+
+    Callbacks run on the I/O thread and must not block. The connection holds no strong reference to the object
+    whose method `on_tick` or `on_fork` was given: a client that nobody holds is collected, and its thread ends. A
+    callback of a request is held until it is called: let a long poll's callback hold its client weakly.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self._endpoints = endpoints_of(settings.bootstrap)
+        self._ticks: list[Tick] = []
+        self._fork_handlers: list[Callable[[], Callable[[], None] | None]] = []
+        self._closed = False
+        self._begin()
+        _live.add(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: Loop | None = None
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+        self._topics = TopicCache(self.settings.metadata_max_age_ms / 1000)
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    def send(self, request: Request) -> None:
+        """Send a request from any thread. Exactly one of its two callbacks is called, once, on the I/O thread;
+        only when the client is closed already, on the caller's."""
+        if self._closed:
+            request.on_error(ClientClosed("the client was closed"))
+            return
+        (self._loop or self._started()).send(request)
+
+    def call(
+        self,
+        api: Api,
+        body: msgspec.Struct,
+        reply_type: type[R],
+        *,
+        partition: int = 0,
+        timeout_s: float | None = None,
+        on_retry: Callable[[RinglogError], None] | None = None,
+    ) -> R:
+        """Ask and wait for the answer. Errors that a retry can help are retried until the time is over."""
+        patience_s = self.settings.request_timeout_ms / 1000 if timeout_s is None else timeout_s
+        deadline_s = time.monotonic() + patience_s
+        backoff_s = self.settings.retry_backoff_ms / 1000
+        data = encode_body(body)
+        while True:
+            left_s = deadline_s - time.monotonic()
+            try:
+                return decode_body(self._ask(api, data, partition, max(left_s, 0.001)), reply_type)
+            except RinglogError as error:
+                pause_s = backoff_s * random.uniform(0.8, 1.2)
+                if not error.retriable or time.monotonic() + pause_s >= deadline_s:
+                    raise
+                if on_retry is not None:
+                    on_retry(error)
+            time.sleep(pause_s)
+            backoff_s = min(backoff_s * 2, self.settings.retry_backoff_max_ms / 1000)
+
+    def _ask(self, api: Api, data: bytes, partition: int, timeout_s: float) -> memoryview:
+        done = threading.Event()
+        answer: list[memoryview | RinglogError] = []
+
+        def on_reply(header: Header, body: memoryview) -> None:
+            answer.append(body)
+            done.set()
+
+        def on_error(error: RinglogError) -> None:
+            answer.append(error)
+            done.set()
+
+        self.send(Request(api, data, on_reply, on_error, partition, timeout_s=timeout_s))
+        # The loop answers every request in time; the spare second is for a machine that stands still.
+        if not done.wait(timeout_s + 1.0):
+            raise RequestTimeout(f"no answer within {timeout_s:.3g} s")
+        if isinstance(answer[0], RinglogError):
+            raise answer[0]
+        return answer[0]
+
+    # -- topics ----------------------------------------------------------------------------------------------
+
+    def topic(self, name: str, *, create: bool = False, timeout_s: float | None = None) -> TopicMetadata:
+        """A topic's metadata, from memory while they are fresh. UnknownTopic unless it is there or may be created."""
+        fresh = self._topics.fresh(name)
+        if fresh is not None:
+            return fresh
+        reply = self.call(Api.METADATA, MetadataRequest([name], create), MetadataReply, timeout_s=timeout_s)
+        self._learn(reply)
+        found = next(topic for topic in reply.topics if topic.name == name)
+        error = topic_error(found)
+        if error is not None:
+            raise error
+        return found
+
+    def topic_now(self, name: str) -> TopicMetadata | None:
+        """What is known of a topic, perhaps stale, without waiting. What is missing or stale is asked for."""
+        fresh = self._topics.fresh(name)
+        if fresh is None:
+            self._refresh(name)
+        return fresh or self._topics.known(name)
+
+    def forget(self, name: str) -> None:
+        """What is known of a topic proved wrong: ask again at the next need."""
+        self._topics.forget(name)
+
+    def drop(self, name: str) -> None:
+        """A topic was deleted: know nothing of it."""
+        self._topics.drop(name)
+
+    def learn(self, topic: TopicMetadata) -> None:
+        """A reply told of a topic."""
+        self._topics.put(topic)
+
+    def _learn(self, reply: MetadataReply) -> None:
+        for topic in reply.topics:
+            self._topics.put(topic)
+
+    def _refresh(self, name: str) -> None:
+        if not self._topics.ask_once(name):
+            return
+        topics = self._topics
+        here = weakref.ref(self)
+
+        def on_reply(header: Header, body: memoryview) -> None:
+            for topic in decode_body(body, MetadataReply).topics:
+                topics.put(topic)
+            connection = here()
+            if connection is not None:
+                connection.wake()
+
+        def on_error(error: RinglogError) -> None:
+            topics.not_answered(name)
+
+        timeout_s = self.settings.request_timeout_ms / 1000
+        body = encode_body(MetadataRequest([name]))
+        self.send(Request(Api.METADATA, body, on_reply, on_error, timeout_s=timeout_s))
+
+    # -- the I/O thread --------------------------------------------------------------------------------------
+
+    def on_tick(self, tick: Tick) -> None:
+        """Call `tick(now_s)` on every pass of the I/O thread; it says when it wants the next one, None: any time.
+
+        `now_s` is `time.monotonic()`. Of a bound method only a weak reference is kept.
+        """
+        held = _weakly(tick)
+        with self._lock:
+            self._ticks.append(held)
+            if self._loop is not None:
+                self._loop.add_tick(held)
+
+    def on_fork(self, handler: Callable[[], None]) -> None:
+        """Call a bound method in the child of a fork, to drop what belongs to the parent."""
+        self._fork_handlers.append(weakref.WeakMethod(handler))
+
+    def wake(self) -> None:
+        """Let the I/O thread make a pass, and start it if it does not run."""
+        if not self._closed:
+            (self._loop or self._started()).wake()
+
+    def on_io_thread(self) -> bool:
+        """Whether the caller is the I/O thread, which must not wait for answers."""
+        return self._loop is not None and self._loop.on_thread()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        """End the thread and the connection; what is not answered fails with ClientClosed. Twice is fine."""
+        self._closed = True
+        with self._lock:
+            finalizer = self._finalizer
+        if finalizer is not None:
+            finalizer()
+
+    def _started(self) -> Loop:
+        with self._lock:
+            if self._loop is None:
+                name = f"ringlog-client-{self.settings.client_id or hex(id(self))[2:]}"
+                loop = Loop(self._endpoints, name)
+                for tick in self._ticks:
+                    loop.add_tick(tick)
+                self._finalizer = weakref.finalize(self, loop.stop)
+                loop.start()
+                self._loop = loop
+            return self._loop
+
+    def _after_fork(self) -> None:
+        if self._loop is not None:
+            _of_the_parent.append(self._loop)
+            if self._finalizer is not None:
+                self._finalizer.detach()
+        self._begin()
+        for held in self._fork_handlers:
+            handler = held()
+            if handler is not None:
+                handler()
+
+
+def _weakly(tick: Tick) -> Tick:
+    if not hasattr(tick, "__self__"):
+        return tick
+    method: weakref.WeakMethod[Tick] = weakref.WeakMethod(tick)
+
+    def call(now_s: float) -> float | None:
+        held = method()
+        return None if held is None else held(now_s)
+
+    return call
+
+
+def _reset_in_child() -> None:
+    for connection in list(_live):
+        connection._after_fork()
+
+
+os.register_at_fork(after_in_child=_reset_in_child)

@@ -1,0 +1,71 @@
+"""What a client knows of topics: kept by name, asked for again when it grows old or proves wrong."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from ringlog.errors import RinglogError, UnknownTopic
+from ringlog.net.messages import ErrorReply, TopicMetadata
+from ringlog.net.wire_errors import raised
+
+
+def topic_error(topic: TopicMetadata) -> RinglogError | None:
+    """Why a metadata reply has no such topic, None when it has."""
+    if not topic.error:
+        return None
+    if topic.error == UnknownTopic.code:
+        return UnknownTopic(f"there is no topic '{topic.name}'. Create it: ringlog topic create {topic.name}")
+    return raised(ErrorReply(topic.error, f"topic '{topic.name}': {topic.error}", False))
+
+
+class TopicCache:
+    """Topics by name. `stale` ones are still told, so that work goes on while they are asked for."""
+
+    def __init__(self, max_age_s: float) -> None:
+        self._max_age_s = max_age_s
+        self._lock = threading.Lock()
+        self._topics: dict[str, tuple[TopicMetadata, float]] = {}
+        self._asked: set[str] = set()
+
+    def fresh(self, name: str) -> TopicMetadata | None:
+        """A topic that is known and not stale."""
+        known = self._topics.get(name)
+        return None if known is None or known[1] <= time.monotonic() else known[0]
+
+    def known(self, name: str) -> TopicMetadata | None:
+        """A topic as it was last told, stale or not."""
+        known = self._topics.get(name)
+        return None if known is None else known[0]
+
+    def put(self, topic: TopicMetadata) -> None:
+        with self._lock:
+            self._asked.discard(topic.name)
+            if topic.error:
+                self._topics.pop(topic.name, None)
+            else:
+                self._topics[topic.name] = (topic, time.monotonic() + self._max_age_s)
+
+    def forget(self, name: str) -> None:
+        """Let it be stale: it is asked for at the next need."""
+        with self._lock:
+            known = self._topics.get(name)
+            if known is not None:
+                self._topics[name] = (known[0], 0.0)
+
+    def drop(self, name: str) -> None:
+        """Let it be unknown, as after a delete."""
+        with self._lock:
+            self._topics.pop(name, None)
+
+    def ask_once(self, name: str) -> bool:
+        """Whether the caller should ask: nobody else's question is on its way."""
+        with self._lock:
+            if name in self._asked:
+                return False
+            self._asked.add(name)
+            return True
+
+    def not_answered(self, name: str) -> None:
+        with self._lock:
+            self._asked.discard(name)

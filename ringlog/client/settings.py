@@ -1,0 +1,165 @@
+"""Settings of clients: snake_case keywords with Kafka's meaning, checked when a client is made."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from ringlog import limits
+from ringlog.errors import InvalidRequest
+from ringlog.model import Codec
+from ringlog.net.framing import Acks
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9400"
+_SCHEMES = ("tcp://", "ipc://")
+
+
+def endpoints_of(bootstrap: str) -> list[str]:
+    """The ZeroMQ endpoints of a comma list of `host:port`, `tcp://host:port` or `ipc:///path`.
+
+    >>> endpoints_of("127.0.0.1:9400, ipc:///run/ringlog.sock")
+    ['tcp://127.0.0.1:9400', 'ipc:///run/ringlog.sock']
+    """
+    if not isinstance(bootstrap, str):
+        raise InvalidRequest(f"bootstrap must be a str such as '{DEFAULT_BOOTSTRAP}', not {bootstrap!r}")
+    return [_endpoint(part.strip()) for part in bootstrap.split(",") if part.strip()] or [
+        _endpoint(DEFAULT_BOOTSTRAP)
+    ]
+
+
+def _endpoint(address: str) -> str:
+    if address.startswith("ipc://") and len(address) > len("ipc://"):
+        return address
+    bare = address.removeprefix("tcp://")
+    host, colon, port = bare.rpartition(":")
+    if "://" in bare or not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise InvalidRequest(
+            f"bootstrap '{address}' is no address: say host:port, tcp://host:port or ipc:///path"
+        )
+    return f"tcp://{host}:{port}"
+
+
+class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What every client can be told. Times without a unit in their name are seconds; none here are."""
+
+    bootstrap: str = DEFAULT_BOOTSTRAP
+    client_id: str = ""
+    request_timeout_ms: int = 30_000
+    """How long one request waits for its answer."""
+    retry_backoff_ms: int = 50
+    retry_backoff_max_ms: int = 1_000
+    metadata_max_age_ms: int = 300_000
+    """After this long, what is known of a topic is asked for again in the background."""
+
+    def __post_init__(self) -> None:
+        endpoints_of(self.bootstrap)
+        _at_least(1, request_timeout_ms=self.request_timeout_ms, retry_backoff_ms=self.retry_backoff_ms)
+        _at_least(1, metadata_max_age_ms=self.metadata_max_age_ms)
+        if self.retry_backoff_max_ms < self.retry_backoff_ms:
+            raise InvalidRequest("retry_backoff_max_ms must not be below retry_backoff_ms")
+
+
+class AdminSettings(ClientSettings, frozen=True, kw_only=True):
+    """Those of an Admin."""
+
+
+class ProducerSettings(ClientSettings, frozen=True, kw_only=True):
+    """Those of a Producer."""
+
+    acks: str | int = "all"
+    """"all" (or -1): as durable as the topic says on all in-sync replicas; 1: on the leader; 0: nobody answers."""
+    linger_ms: float = 0
+    """How long a batch waits for more records. With 0 a batch still grows while earlier ones are in flight."""
+    batch_size: int = 256 * limits.KIB
+    buffer_memory: int = 64 * limits.MIB
+    """Bytes of records that wait for their answer; past it `produce` blocks."""
+    compression_type: str = "none"
+    compression_level: int | None = None
+    enable_idempotence: bool = True
+    max_in_flight_requests_per_connection: int = limits.PRODUCER_BATCHES_KEPT
+    """Counted per partition. An idempotent producer may have at most 5: so many a node remembers."""
+    retries: int = 2**31 - 1
+    delivery_timeout_ms: int = 120_000
+    """A record that is not acknowledged for this long fails; nothing else but an error without hope fails it."""
+    max_block_ms: int = 60_000
+    """How long `produce` waits for metadata or for room in the buffer."""
+    partitioner: str = "murmur2"
+
+    def __post_init__(self) -> None:
+        ClientSettings.__post_init__(self)
+        acks_of(self.acks)
+        _one_of("compression_type", self.compression_type, tuple(codec.name.lower() for codec in Codec))
+        _one_of("partitioner", self.partitioner, ("murmur2",))
+        _at_least(0, linger_ms=self.linger_ms, max_block_ms=self.max_block_ms, retries=self.retries)
+        _at_least(1, delivery_timeout_ms=self.delivery_timeout_ms)
+        _at_least(1, max_in_flight_requests_per_connection=self.max_in_flight_requests_per_connection)
+        most = limits.PRODUCER_BATCHES_KEPT
+        if self.enable_idempotence and self.max_in_flight_requests_per_connection > most:
+            raise InvalidRequest(
+                f"max_in_flight_requests_per_connection must be at most {most} with enable_idempotence"
+            )
+        largest = limits.FRAME_BYTES_MAX - 64 * limits.KIB
+        if not 1 * limits.KIB <= self.batch_size <= largest:
+            raise InvalidRequest(f"batch_size must lie between 1024 and {largest}, but is {self.batch_size}")
+        if self.buffer_memory < self.batch_size:
+            raise InvalidRequest("buffer_memory must hold at least one batch_size")
+
+    @property
+    def codec(self) -> Codec:
+        return Codec[self.compression_type.upper()]
+
+
+_ACKS = {"all": Acks.ALL, "-1": Acks.ALL, "1": Acks.LEADER, "0": Acks.NONE}
+
+
+def acks_of(acks: str | int) -> Acks:
+    """The Acks that a user's word stands for.
+
+    >>> acks_of("all"), acks_of(1)
+    (<Acks.ALL: 2>, <Acks.LEADER: 1>)
+    """
+    found = None if isinstance(acks, bool) else _ACKS.get(str(acks))
+    if found is None:
+        raise InvalidRequest(f"acks must be 'all' (or -1), 1 or 0, not {acks!r}")
+    return found
+
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def settings_of(kind: type[S], given: Mapping[str, Any]) -> S:
+    """Checked settings; InvalidRequest names what is wrong, and for an unknown name the nearest known one.
+
+    >>> settings_of(ProducerSettings, {"linger_ms": 5}).linger_ms
+    5
+    >>> settings_of(ProducerSettings, {"linger": 5})
+    Traceback (most recent call last):
+    ringlog.errors.InvalidRequest: there is no setting 'linger'; did you mean 'linger_ms'?
+    """
+    known = kind.__struct_fields__
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+            raise InvalidRequest(f"there is no setting '{name}'; did you mean '{near[0]}'?")
+    types = msgspec.structs.fields(kind)
+    for field in types:
+        if field.name in given:
+            try:
+                msgspec.convert(given[field.name], field.type)
+            except msgspec.ValidationError as wrong:
+                raise InvalidRequest(f"{field.name} = {given[field.name]!r}: {wrong}") from None
+    return kind(**given)
+
+
+def _at_least(low: int, **values: float) -> None:
+    for name, value in values.items():
+        if value < low:
+            raise InvalidRequest(f"{name} must be at least {low}, but is {value}")
+
+
+def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InvalidRequest(f"{name} must be one of {', '.join(allowed)}, not {value!r}")

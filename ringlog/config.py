@@ -1,0 +1,138 @@
+"""The settings of a node: the only reader of the environment and of configuration files.
+
+A setting comes from the command line, else from the file (TOML), else it has its default. Names in the file are
+those of `NodeConfig`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ringlog.errors import InvalidRequest
+from ringlog.limits import (
+    CONNECTIONS_MAX,
+    MIB,
+    PARTITIONS_PER_TOPIC_MAX,
+    SHARDS_MAX,
+    TAIL_BYTES_PER_SHARD,
+)
+
+DEFAULT_LISTEN = "tcp://127.0.0.1:9400"
+DEFAULT_BOOTSTRAP = "127.0.0.1:9400"
+_LOOPBACK = ("127.", "localhost", "[::1]", "::1")
+
+
+class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node may be told. Nothing has to be."""
+
+    data_dir: str
+    listen: str = DEFAULT_LISTEN
+    shards: int = 0
+    """0: one per core."""
+    nets: int = 1
+    pin: bool = True
+    """Keep each shard on a core of its own."""
+    insecure: bool = False
+    """Listen beyond this host although peers are not authenticated."""
+    disk_engine: str = "auto"
+    metrics_listen: str | None = None
+    tail_bytes_per_shard: int = TAIL_BYTES_PER_SHARD
+    """Memory of a shard for append buffers, the recent tail and reads; less when shared memory is small."""
+    default_partitions: int = 4
+    """Of topics that are created without a number."""
+    auto_create_topics: bool = True
+    """Create a topic when a producer first names it."""
+    connections_max: int = CONNECTIONS_MAX
+
+    def __post_init__(self) -> None:
+        _require("shards", self.shards, 0, SHARDS_MAX)
+        _require("nets", self.nets, 1, 16)
+        _require("tail_bytes_per_shard", self.tail_bytes_per_shard, 16 * MIB, 64 * 1024 * MIB)
+        _require("default_partitions", self.default_partitions, 1, PARTITIONS_PER_TOPIC_MAX)
+        _require("connections_max", self.connections_max, 1, 1_000_000)
+        if self.disk_engine not in ("auto", "io_uring", "plain"):
+            raise InvalidRequest(f"disk_engine={self.disk_engine!r}: use auto, io_uring or plain")
+        require_listen(self.listen, insecure=self.insecure)
+
+    @property
+    def shard_count(self) -> int:
+        """How many shards there will be."""
+        return self.shards or len(os.sched_getaffinity(0))
+
+
+def require_listen(listen: str, *, insecure: bool) -> None:
+    """Raise unless a node may listen there.
+
+    >>> require_listen("tcp://127.0.0.1:9400", insecure=False)
+    """
+    scheme, found, rest = listen.partition("://")
+    if not found or scheme not in ("tcp", "ipc") or not rest:
+        raise InvalidRequest(f"listen={listen!r}: use tcp://HOST:PORT or ipc:///PATH")
+    if scheme == "ipc":
+        return
+    host, found, port = rest.rpartition(":")
+    if not found or not port.isdigit() or not 0 <= int(port) <= 65535:
+        raise InvalidRequest(f"listen={listen!r}: the port must be a number from 0 (any free one) to 65535")
+    if not host.startswith(_LOOPBACK) and not insecure:
+        raise InvalidRequest(
+            f"listen={listen!r} is open to other hosts, and ringlog does not authenticate peers yet: whoever reaches "
+            "the port can read and write everything. Use --insecure if only trusted hosts can"
+        )
+
+
+def _require(name: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise InvalidRequest(f"{name}={value}: use {low} to {high}")
+
+
+def default_data_dir(environment: Mapping[str, str] = os.environ) -> str:
+    """Where a node keeps its data when nobody says where: RINGLOG_DATA_DIR, or the user's data folder.
+
+    >>> default_data_dir({"HOME": "/home/ada"})
+    '/home/ada/.local/share/ringlog'
+    """
+    if environment.get("RINGLOG_DATA_DIR"):
+        return environment["RINGLOG_DATA_DIR"]
+    base = environment.get("XDG_DATA_HOME") or os.path.join(
+        environment.get("HOME") or os.path.expanduser("~"), ".local", "share"
+    )
+    return os.path.join(base, "ringlog")
+
+
+def default_bootstrap(environment: Mapping[str, str] = os.environ) -> str:
+    """Where clients look for a node: RINGLOG_BOOTSTRAP, or the default port of this host."""
+    return environment.get("RINGLOG_BOOTSTRAP") or DEFAULT_BOOTSTRAP
+
+
+def load_config(path: str | None = None, **given: Any) -> NodeConfig:
+    """The settings of a node: `given` (None: not given) over the file over the defaults.
+
+    >>> load_config(data_dir="/tmp/x", shards=2, listen=None).shards
+    2
+    """
+    settings: dict[str, Any] = {}
+    if path is not None:
+        with open(path, "rb") as file:
+            try:
+                settings = tomllib.load(file)
+            except tomllib.TOMLDecodeError as wrong:
+                raise InvalidRequest(f"{path}: not TOML: {wrong}") from None
+    names = [field.name for field in msgspec.structs.fields(NodeConfig)]
+    for name in settings:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, 1)
+            hint = f"; did you mean {near[0]}?" if near else f". There are: {', '.join(names)}"
+            raise InvalidRequest(f"{path}: no setting is named {name!r}{hint}")
+    settings |= {name: value for name, value in given.items() if value is not None}
+    settings.setdefault("data_dir", default_data_dir())
+    settings["data_dir"] = os.path.abspath(os.path.expanduser(settings["data_dir"]))
+    try:
+        return msgspec.convert(settings, NodeConfig)
+    except msgspec.ValidationError as wrong:
+        raise InvalidRequest(f"{path or 'settings'}: {wrong}") from None

@@ -1,0 +1,181 @@
+"""What can be asked of the controller: each command looks at the image and returns records and a reply. Pure.
+
+The records take effect, and the reply goes out, when the metadata log has them flushed: `(image, request) →
+(records, reply)`, and nothing is changed here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from ringlog.controller.image import MetadataImage, TopicState
+from ringlog.controller.records import MetadataRecord, Partition, ProducerIds, Topic, TopicConfig, TopicRemoved
+from ringlog.controller.topic_config import check_config, require_setting
+from ringlog.errors import InvalidRequest, LimitExceeded, TopicExists, UnknownTopic
+from ringlog.limits import PARTITIONS_MAX, PARTITIONS_PER_TOPIC_MAX, TOPIC_NAME_CHARS_MAX, TOPICS_MAX
+from ringlog.net.messages import (
+    AddPartitionsRequest,
+    AlterTopicRequest,
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    InitProducerReply,
+    PartitionMetadata,
+    TopicMetadata,
+    TopicReply,
+)
+
+PRODUCER_ID_BLOCK = 1000
+"""Producer ids that one record gives out: the rest of a block is skipped after a crash."""
+
+_TOPIC_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{TOPIC_NAME_CHARS_MAX}}}")
+
+
+class Outcome(NamedTuple):
+    """Records to append, and what to answer, made from the image as it is after them."""
+
+    records: list[MetadataRecord]
+    reply: Callable[[MetadataImage], msgspec.Struct]
+
+
+def topic_metadata(image: MetadataImage, topic: TopicState) -> TopicMetadata:
+    """A topic as clients see it."""
+    partitions = [
+        PartitionMetadata(found.index, found.partition, found.shard, image.node_id)
+        for found in (image.partitions[partition] for partition in topic.partitions)
+    ]
+    return TopicMetadata(topic.name, "", topic.topic_id, partitions, topic.config)
+
+
+def create_topic(
+    image: MetadataImage, request: CreateTopicRequest, *, shards: int, default_partitions: int
+) -> Outcome:
+    """A new topic, its partitions spread over the shards that have the fewest."""
+    name = request.name
+    if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+        raise InvalidRequest(
+            f"topic {name[:300]!r}: use 1 to {TOPIC_NAME_CHARS_MAX} of the letters a-z A-Z 0-9 . _ -"
+        )
+    if name in image.topics:
+        raise TopicExists(f"topic {name!r} is there already")
+    if request.replication_factor not in (1, -1):
+        raise InvalidRequest(
+            f"replication_factor={request.replication_factor}: this cluster has 1 node, so use 1"
+        )
+    check_config(request.config)
+    count = default_partitions if request.partitions == -1 else request.partitions
+    _require_count(image, name, count, count)
+    if len(image.topics) >= TOPICS_MAX:
+        raise LimitExceeded(f"the node has {len(image.topics)} topics, and takes no more than {TOPICS_MAX}")
+    topic = Topic(image.next_topic_id, name, dict(request.config))
+    records = [topic, *_new_partitions(image, topic.topic_id, range(count), shards)]
+    if request.validate_only:
+        preview = TopicMetadata(name, "", -1, [], dict(request.config))
+        return Outcome([], lambda after: TopicReply(preview, after.version))
+    return Outcome(records, _reply_topic(name))
+
+
+def add_partitions(image: MetadataImage, request: AddPartitionsRequest, *, shards: int) -> Outcome:
+    """More partitions for a topic. Keys move: a key's partition depends on how many there are."""
+    topic = find_topic(image, request.name)
+    have = len(topic.partitions)
+    if request.partitions <= have:
+        raise InvalidRequest(
+            f"topic {topic.name!r} has {have} partitions: a number can only grow, so use more than {have}"
+        )
+    _require_count(image, topic.name, request.partitions, request.partitions - have)
+    added = _new_partitions(image, topic.topic_id, range(have, request.partitions), shards)
+    return Outcome(list(added), _reply_topic(topic.name))
+
+
+def alter_topic(image: MetadataImage, request: AlterTopicRequest) -> Outcome:
+    """Other settings for a topic."""
+    topic = find_topic(image, request.name)
+    config = dict(topic.config)
+    for name, value in request.config.items():
+        if value is None:
+            config.pop(require_setting(name), None)
+        else:
+            config[name] = value
+    check_config(config)
+    return Outcome([TopicConfig(topic.topic_id, config)], _reply_topic(topic.name))
+
+
+def delete_topic(image: MetadataImage, request: DeleteTopicRequest) -> Outcome:
+    """A topic's end."""
+    topic = find_topic(image, request.name)
+    if topic.name.startswith("__"):
+        raise InvalidRequest(f"topic {topic.name!r} is the node's own, and cannot be deleted")
+    gone = TopicMetadata(topic.name, "", topic.topic_id, [], {})
+    return Outcome([TopicRemoved(topic.topic_id)], lambda after: TopicReply(gone, after.version))
+
+
+class ProducerIdSource:
+    """Gives out producer ids from a block that the log has already given away as a whole."""
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._end = 0
+
+    def init_producer(self, image: MetadataImage) -> Outcome:
+        """An id that no producer has, or had."""
+        records: list[MetadataRecord] = []
+        if self._next >= self._end:
+            self._next = image.next_producer_id
+            self._end = self._next + PRODUCER_ID_BLOCK
+            records.append(ProducerIds(self._end))
+        given, self._next = self._next, self._next + 1
+        return Outcome(records, lambda after: InitProducerReply(given, 0))
+
+
+def rebalance(image: MetadataImage, shards: int) -> list[MetadataRecord]:
+    """Records that move partitions off shards that there are no more, and onto new ones, as few as possible."""
+    loads = image.shard_loads(shards)
+    share = -(-len(image.partitions) // shards)
+    moved: list[MetadataRecord] = []
+    for partition in image.partitions.values():
+        here = partition.shard
+        if here < shards and loads[here] <= share:
+            continue
+        to = loads.index(min(loads))
+        if here < shards:
+            loads[here] -= 1
+        loads[to] += 1
+        moved.append(msgspec.structs.replace(partition, shard=to))
+    return moved
+
+
+def find_topic(image: MetadataImage, name: str) -> TopicState:
+    """A topic that must be there."""
+    topic = image.topics.get(name)
+    if topic is None:
+        raise UnknownTopic(f"there is no topic {name[:300]!r}")
+    return topic
+
+
+def _require_count(image: MetadataImage, name: str, count: int, added: int) -> None:
+    if not 1 <= count <= PARTITIONS_PER_TOPIC_MAX:
+        raise InvalidRequest(f"topic {name!r}: {count} partitions; use 1 to {PARTITIONS_PER_TOPIC_MAX}")
+    if len(image.partitions) + added > PARTITIONS_MAX:
+        raise LimitExceeded(
+            f"the node has {len(image.partitions)} partitions, and takes no more than {PARTITIONS_MAX}"
+        )
+
+
+def _new_partitions(
+    image: MetadataImage, topic_id: int, indexes: Iterable[int], shards: int
+) -> list[Partition]:
+    loads = image.shard_loads(shards)
+    made: list[Partition] = []
+    for at, index in enumerate(indexes):
+        shard = loads.index(min(loads))
+        loads[shard] += 1
+        made.append(Partition(image.next_partition + at, topic_id, index, shard))
+    return made
+
+
+def _reply_topic(name: str) -> Callable[[MetadataImage], msgspec.Struct]:
+    return lambda after: TopicReply(topic_metadata(after, after.topics[name]), after.version)

@@ -1,0 +1,98 @@
+"""The image of the metadata: the state that its records add up to, the same in every process that follows them. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ringlog.controller.records import (
+    Delta,
+    Identity,
+    MetadataRecord,
+    Partition,
+    ProducerIds,
+    Topic,
+    TopicConfig,
+    TopicRemoved,
+)
+from ringlog.model import TopicPartition
+
+
+@dataclass(slots=True)
+class TopicState:
+    """One topic."""
+
+    topic_id: int
+    name: str
+    config: dict[str, str]
+    partitions: list[int] = field(default_factory=list)
+    """Ids of its partitions, by index."""
+
+
+class MetadataImage:
+    """All topics and partitions as of one version."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.cluster_id = ""
+        self.node_id = 0
+        self.topics: dict[str, TopicState] = {}
+        self.topics_by_id: dict[int, TopicState] = {}
+        self.partitions: dict[int, Partition] = {}
+        self.next_topic_id = 1
+        self.next_partition = 1
+        self.next_producer_id = 0
+
+    def name_of(self, partition: int) -> TopicPartition:
+        """Topic and index of a partition id."""
+        found = self.partitions[partition]
+        return TopicPartition(self.topics_by_id[found.topic_id].name, found.index)
+
+    def apply(self, delta: Delta) -> None:
+        """Bring the image up to a delta."""
+        if delta.full:
+            self.__init__()  # type: ignore[misc]
+        for record in delta.records:
+            self.replay(record)
+        if not delta.more:
+            self.version = delta.version
+
+    def replay(self, record: MetadataRecord) -> None:
+        """Apply one record."""
+        match record:
+            case Topic():
+                topic = TopicState(record.topic_id, record.name, dict(record.config))
+                self.topics[record.name] = self.topics_by_id[record.topic_id] = topic
+                self.next_topic_id = max(self.next_topic_id, record.topic_id + 1)
+            case Partition():
+                if record.partition not in self.partitions:
+                    self.topics_by_id[record.topic_id].partitions.append(record.partition)
+                self.partitions[record.partition] = record
+                self.next_partition = max(self.next_partition, record.partition + 1)
+            case TopicConfig():
+                self.topics_by_id[record.topic_id].config = dict(record.config)
+            case TopicRemoved():
+                gone = self.topics_by_id.pop(record.topic_id)
+                del self.topics[gone.name]
+                for partition in gone.partitions:
+                    del self.partitions[partition]
+            case ProducerIds():
+                self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
+            case Identity():
+                self.cluster_id, self.node_id = record.cluster_id, record.node_id
+
+    def records(self) -> list[MetadataRecord]:
+        """Records that make this image from nothing."""
+        made: list[MetadataRecord] = [Identity(self.cluster_id, self.node_id)] if self.cluster_id else []
+        for topic in self.topics.values():
+            made.append(Topic(topic.topic_id, topic.name, topic.config))
+            made += [self.partitions[partition] for partition in topic.partitions]
+        made.append(ProducerIds(self.next_producer_id))
+        return made
+
+    def shard_loads(self, shards: int) -> list[int]:
+        """How many partitions each shard serves."""
+        loads = [0] * shards
+        for partition in self.partitions.values():
+            if partition.shard < shards:
+                loads[partition.shard] += 1
+        return loads

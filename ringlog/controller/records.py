@@ -1,0 +1,118 @@
+"""The records of the metadata log, and how they travel: each is a tagged msgpack array. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ringlog.errors import CorruptFrame
+
+
+class _Record(msgspec.Struct, array_like=True, frozen=True, tag=True, gc=False):
+    """A change of metadata. Fields are only ever added at the end, with a default."""
+
+
+class Topic(_Record, tag="topic"):
+    """A topic came to be."""
+
+    topic_id: int
+    name: str
+    config: dict[str, str]
+
+
+class Partition(_Record, tag="partition"):
+    """A partition came to be, or moved to another shard. `partition` is its id in frames: given once, never again."""
+
+    partition: int
+    topic_id: int
+    index: int
+    shard: int
+    leader_epoch: int = 0
+
+
+class TopicConfig(_Record, tag="config"):
+    """The settings of a topic are these from now on."""
+
+    topic_id: int
+    config: dict[str, str]
+
+
+class TopicRemoved(_Record, tag="removed"):
+    """A topic is gone, with its partitions."""
+
+    topic_id: int
+
+
+class ProducerIds(_Record, tag="producer_ids"):
+    """All producer ids below this one may have been given away."""
+
+    next_producer_id: int
+
+
+class Identity(_Record, tag="identity"):
+    """The first record of all: which cluster this is."""
+
+    cluster_id: str
+    node_id: int
+
+
+MetadataRecord = Topic | Partition | TopicConfig | TopicRemoved | ProducerIds | Identity
+
+_encoder = msgspec.msgpack.Encoder()
+_one = msgspec.msgpack.Decoder(MetadataRecord)
+
+
+class Delta(msgspec.Struct, array_like=True, frozen=True):
+    """Metadata on its way to those who keep an image of it."""
+
+    version: int
+    """The version that the image has when all records are applied."""
+    full: bool
+    """Forget what you had: this begins anew."""
+    more: bool
+    """The rest of the same version follows."""
+    records: list[MetadataRecord]
+
+
+_delta = msgspec.msgpack.Decoder(Delta)
+
+
+def encode_record(record: MetadataRecord) -> bytes:
+    """The value of a record of the metadata log."""
+    return _encoder.encode(record)
+
+
+def decode_record(data: bytes) -> MetadataRecord:
+    """A record of the metadata log."""
+    try:
+        return _one.decode(data)
+    except msgspec.DecodeError as wrong:
+        raise CorruptFrame("metadata record", 0, str(wrong)) from None
+
+
+def encode_delta(delta: Delta) -> bytes:
+    """The body of a delta's frame."""
+    return _encoder.encode(delta)
+
+
+def decode_delta(data: bytes | memoryview) -> Delta:
+    """A delta, from a frame's body."""
+    try:
+        return _delta.decode(data)
+    except msgspec.DecodeError as wrong:
+        raise CorruptFrame("delta", 0, str(wrong)) from None
+
+
+def deltas_of(
+    version: int, records: Sequence[MetadataRecord], *, full: bool, records_max: int = 2000
+) -> list[Delta]:
+    """Records cut into deltas that fit a ring.
+
+    >>> [len(delta.records) for delta in deltas_of(9, [ProducerIds(n) for n in range(5)], full=True, records_max=2)]
+    [2, 2, 1]
+    """
+    pieces = [list(records[at : at + records_max]) for at in range(0, len(records), records_max)] or [[]]
+    return [
+        Delta(version, full and at == 0, at < len(pieces) - 1, piece) for at, piece in enumerate(pieces)
+    ]

@@ -1,0 +1,115 @@
+"""The client's socket: a ZeroMQ DEALER that never blocks and says at once when its peer comes and goes."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from ringlog import limits
+
+HEARTBEAT_INTERVAL_MS = 2_000
+HEARTBEAT_TIMEOUT_MS = 6_000
+RECONNECT_MS = 50
+RECONNECT_MS_MAX = 1_000
+_QUEUED_MESSAGES_MAX = 2 * limits.CLIENT_REQUESTS_MAX
+"""Above what a session lets out, so that EAGAIN means one thing: there is no connection."""
+_REPLY_BYTES_MAX = limits.FETCH_BYTES_MAX + limits.BATCH_BYTES_MAX + limits.CONTROL_BODY_BYTES_MAX
+_WATCHED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
+
+
+class Change(Enum):
+    """What happened to the connection."""
+
+    UP = "up"
+    DOWN = "down"
+
+
+class Dealer:
+    """One connection to one endpoint. Everything is called on the thread that made it."""
+
+    def __init__(self, context: zmq.Context[Any], endpoint: str, poller: zmq.Poller) -> None:
+        self.endpoint = endpoint
+        self._poller = poller
+        self._socket = socket = context.socket(zmq.DEALER)
+        # Without IMMEDIATE, requests would wait in a queue that outlives connections, and reach a node that
+        # was started long after their deadline.
+        socket.setsockopt(zmq.IMMEDIATE, 1)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.SNDHWM, _QUEUED_MESSAGES_MAX)
+        socket.setsockopt(zmq.RCVHWM, _QUEUED_MESSAGES_MAX)
+        socket.setsockopt(zmq.MAXMSGSIZE, _REPLY_BYTES_MAX)
+        socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_INTERVAL_MS)
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+        socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS_MAX)
+        self._monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_WATCHED)
+        self._monitor.setsockopt(zmq.LINGER, 0)
+        self._wants_room = False
+        poller.register(socket, zmq.POLLIN)
+        poller.register(self._monitor, zmq.POLLIN)
+        socket.connect(endpoint)
+
+    def changes(self) -> list[Change]:
+        """What happened to the connection since the last call, in order."""
+        seen: list[Change] = []
+        while self._monitor.getsockopt(zmq.EVENTS) & zmq.POLLIN:  # type: ignore[operator]
+            event = recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"]
+            seen.append(Change.UP if event == zmq.EVENT_HANDSHAKE_SUCCEEDED else Change.DOWN)
+        return seen
+
+    def send(self, frame: Any) -> bool:
+        """Hand one frame to the socket, which copies it; False when it has no room or no connection."""
+        try:
+            # Zero-copy sends need a Python thread of pyzmq's that outlives every client, and save less than
+            # its lock costs on frames of the usual size.
+            self._socket.send(frame, zmq.NOBLOCK, copy=True)
+        except zmq.Again:
+            self._want_room(True)
+            return False
+        self._want_room(False)
+        return True
+
+    def receive(self) -> memoryview | None:
+        """The next frame, None when there is none. The view keeps ZeroMQ's memory: nothing is copied."""
+        try:
+            parts = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            return None
+        return parts[-1].buffer
+
+    def close(self) -> None:
+        """Drop the connection and all that waits in it."""
+        self._poller.unregister(self._socket)
+        self._poller.unregister(self._monitor)
+        self._socket.disable_monitor()
+        self._monitor.close(0)
+        self._socket.close(0)
+
+    def _want_room(self, wanted: bool) -> None:
+        if wanted != self._wants_room:
+            self._wants_room = wanted
+            self._poller.modify(self._socket, zmq.POLLIN | zmq.POLLOUT if wanted else zmq.POLLIN)
+
+
+class Sockets:
+    """The sockets of one client and the place where it waits for them. Made and used on its I/O thread."""
+
+    def __init__(self, wake_fd: int) -> None:
+        self._context: zmq.Context[Any] = zmq.Context(io_threads=1)
+        self._poller = zmq.Poller()
+        self._poller.register(wake_fd, zmq.POLLIN)
+
+    def dealer(self, endpoint: str) -> Dealer:
+        """Begin to connect to an endpoint."""
+        return Dealer(self._context, endpoint, self._poller)
+
+    def wait(self, timeout_s: float | None) -> None:
+        """Return when a socket or the wake-up has something, or when the time is over."""
+        self._poller.poll(None if timeout_s is None else max(0, int(timeout_s * 1000 + 0.999)))
+
+    def close(self) -> None:
+        """After all dealers are closed: end ZeroMQ's own threads."""
+        self._context.term()

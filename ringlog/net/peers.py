@@ -1,0 +1,147 @@
+"""What a network process knows of its clients: who they are, what they wait for, how much they may have. Pure.
+
+A client is known by the routing id that it chose, which proves nothing; inside the node it is a session number.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from ringlog.errors import InvalidRequest, Overloaded
+from ringlog.limits import (
+    CLIENT_BYTES_IN_FLIGHT_MAX,
+    CLIENT_REPLY_BYTES_MAX,
+    CLIENT_REQUESTS_MAX,
+    NODE_BYTES_IN_FLIGHT_MAX,
+    SESSION_IDLE_MS,
+)
+
+
+class PendingRequest(NamedTuple):
+    """A request on its way through the node."""
+
+    process: int
+    """Who answers it."""
+    api_key: int
+    nbytes: int
+    came_us: int
+
+
+class Peer:
+    """One client."""
+
+    __slots__ = (
+        "held",
+        "in_flight_bytes",
+        "pending",
+        "received_bytes",
+        "routing_id",
+        "seen_ms",
+        "sent_bytes",
+        "session",
+    )
+
+    def __init__(self, routing_id: bytes, session: int, now_ms: int) -> None:
+        self.routing_id = routing_id
+        self.session = session
+        self.seen_ms = now_ms
+        self.pending: dict[int, PendingRequest] = {}
+        """Requests that are not answered, by their correlation."""
+        self.in_flight_bytes = 0
+        self.sent_bytes = 0
+        self.received_bytes = 0
+        """Of what was sent, as far as the client has said."""
+        self.held: deque[bytes] = deque()
+        """Fetches that wait until it has received more of what it asked for."""
+
+    @property
+    def unreceived_bytes(self) -> int:
+        return self.sent_bytes - self.received_bytes
+
+    @property
+    def must_hold(self) -> bool:
+        """Too much that it asked for is still on its way."""
+        return self.unreceived_bytes > CLIENT_REPLY_BYTES_MAX
+
+    @property
+    def deaf(self) -> bool:
+        """It does not read its replies at all: answering it would only fill memory."""
+        return self.unreceived_bytes > 2 * CLIENT_REPLY_BYTES_MAX
+
+
+class Peers:
+    """All clients of a network process."""
+
+    def __init__(self) -> None:
+        self._by_routing_id: dict[bytes, Peer] = {}
+        self.by_session: dict[int, Peer] = {}
+        self._next_session = 1
+        self.in_flight_bytes = 0
+        self.pending_count = 0
+
+    def __len__(self) -> int:
+        return len(self.by_session)
+
+    def seen(self, routing_id: bytes, now_ms: int) -> Peer:
+        """The client with this routing id, new or known."""
+        peer = self._by_routing_id.get(routing_id)
+        if peer is None:
+            peer = Peer(routing_id, self._next_session, now_ms)
+            self._next_session += 1
+            self._by_routing_id[routing_id] = self.by_session[peer.session] = peer
+        peer.seen_ms = now_ms
+        return peer
+
+    def note_received(self, peer: Peer, received_bytes: int) -> None:
+        """The client says how much of its replies has arrived. It may only grow, and not beyond what was sent."""
+        if peer.received_bytes <= received_bytes <= peer.sent_bytes:
+            peer.received_bytes = received_bytes
+
+    def admit(self, peer: Peer, correlation: int, request: PendingRequest) -> None:
+        """Note a request that will be answered by a process; raises when it must be refused."""
+        nbytes = request.nbytes
+        if correlation in peer.pending:
+            raise InvalidRequest(f"correlation {correlation} is that of a request that is not answered yet")
+        if len(peer.pending) >= CLIENT_REQUESTS_MAX:
+            raise Overloaded(f"{len(peer.pending)} requests of this client are not answered yet")
+        if peer.in_flight_bytes + nbytes > CLIENT_BYTES_IN_FLIGHT_MAX:
+            raise Overloaded(f"{peer.in_flight_bytes} bytes of this client's requests are not answered yet")
+        if self.in_flight_bytes + nbytes > NODE_BYTES_IN_FLIGHT_MAX:
+            raise Overloaded(f"{self.in_flight_bytes} bytes of requests are not answered yet")
+        peer.pending[correlation] = request
+        peer.in_flight_bytes += nbytes
+        self.in_flight_bytes += nbytes
+        self.pending_count += 1
+
+    def settle(self, peer: Peer, correlation: int) -> int | None:
+        """A request is answered: when it came, in µs; None when it was not waited for."""
+        found = peer.pending.pop(correlation, None)
+        if found is None:
+            return None
+        peer.in_flight_bytes -= found.nbytes
+        self.in_flight_bytes -= found.nbytes
+        self.pending_count -= 1
+        return found.came_us
+
+    def drop(self, peer: Peer) -> None:
+        """The client is gone."""
+        for correlation in list(peer.pending):
+            self.settle(peer, correlation)
+        self._by_routing_id.pop(peer.routing_id, None)
+        self.by_session.pop(peer.session, None)
+
+    def waiting_for(self, process: int) -> list[tuple[Peer, int, int]]:
+        """Client, correlation and api of all requests that a process has not answered."""
+        return [
+            (peer, correlation, request.api_key)
+            for peer in self.by_session.values()
+            for correlation, request in peer.pending.items()
+            if request.process == process
+        ]
+
+    def expire(self, now_ms: int) -> None:
+        """Forget clients that have been silent for long: a router is never told that one has left."""
+        gone = [peer for peer in self.by_session.values() if now_ms - peer.seen_ms > SESSION_IDLE_MS]
+        for peer in gone:
+            self.drop(peer)

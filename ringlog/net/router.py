@@ -1,0 +1,235 @@
+"""The ROUTER socket of a network process and its loop: one poller for sockets and doorbells.
+
+Sends never block: the bytes that a client has not received yet are bounded by its credit (`peers.py`), so the
+socket's own queue needs no bound of its own. A router learns of connections only through its monitor.
+"""
+
+from __future__ import annotations
+
+import logging
+import resource
+import time
+from collections.abc import Callable
+
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from ringlog.errors import NodeFailed, RingClosed, RingCorrupt, RingStale
+from ringlog.limits import FRAME_BYTES_MAX, KIB
+from ringlog.net.service import NetService
+from ringlog.ring.board import Board, Links, ProcessState
+from ringlog.ring.link import LinkEnd
+from ringlog.ring.stats import Stats
+
+RECEIVE_MESSAGES_MAX = 256
+"""Messages taken from the socket before replies get their turn."""
+ZERO_COPY_BYTES = 64 * KIB
+"""Smaller messages are cheaper to copy than to share with the socket's thread."""
+IDLE_WAIT_MS = 500
+SHOW_US = 250_000
+EXPIRE_US = 10_000_000
+DRAIN_S = 5.0
+"""How long a stop waits for requests that are under way."""
+
+_log = logging.getLogger(__name__)
+
+
+class RouterSocket:
+    """The socket: bound to a tcp:// and an ipc:// address, and counted by its monitor."""
+
+    def __init__(self, endpoints: list[str], *, connections_max: int) -> None:
+        self._context = zmq.Context(io_threads=1)
+        self._context.set(zmq.MAX_SOCKETS, 64)
+        self.socket = self._context.socket(zmq.ROUTER)
+        socket = self.socket
+        socket.set(zmq.ROUTER_MANDATORY, 1)
+        socket.set(zmq.ROUTER_HANDOVER, 1)
+        socket.set(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
+        socket.set(zmq.SNDHWM, 0)
+        socket.set(zmq.RCVHWM, 256)
+        socket.set(zmq.LINGER, 200)
+        socket.set(zmq.HEARTBEAT_IVL, 5_000)
+        socket.set(zmq.HEARTBEAT_TIMEOUT, 20_000)
+        socket.set(zmq.HANDSHAKE_IVL, 5_000)
+        socket.set(zmq.BACKLOG, 1024)
+        self.monitor = socket.get_monitor_socket(
+            zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_ACCEPT_FAILED
+        )
+        self.connections = 0
+        self._connections_max = connections_max
+        self._endpoints: list[str] = []
+        self._listening = True
+        for endpoint in endpoints:
+            self._bind(endpoint)
+
+    def _bind(self, endpoint: str) -> None:
+        try:
+            self.socket.bind(endpoint)
+        except zmq.ZMQError as error:
+            raise NodeFailed(
+                f"cannot listen on {endpoint}: {error.strerror}. Another process may use the address: "
+                "give another one with --listen"
+            ) from None
+        bound = self.socket.get(zmq.LAST_ENDPOINT)
+        self._endpoints.append(bound.rstrip(b"\0").decode())
+
+    @property
+    def endpoints(self) -> list[str]:
+        """Where it listens, with the ports that the system chose."""
+        return list(self._endpoints)
+
+    def send(self, routing_id: bytes, message: bytes | bytearray) -> bool:
+        """Hand over a message; False when the client is gone."""
+        try:
+            self.socket.send(routing_id, zmq.SNDMORE | zmq.NOBLOCK)
+            self.socket.send(message, zmq.NOBLOCK, copy=len(message) < ZERO_COPY_BYTES)
+        except zmq.ZMQError as error:
+            if error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
+                return False
+            raise
+        return True
+
+    def count_connections(self) -> None:
+        """Read the monitor. At the bound, stop listening until somebody leaves: libzmq would spin without descriptors."""
+        while self.monitor.poll(0):
+            event = recv_monitor_message(self.monitor)["event"]
+            if event == zmq.EVENT_ACCEPTED:
+                self.connections += 1
+            elif event == zmq.EVENT_DISCONNECTED:
+                self.connections = max(0, self.connections - 1)
+        if self._listening and self.connections >= self._connections_max:
+            _log.warning("%d connections: no more are accepted until some are closed", self.connections)
+            self._listening = False
+            for endpoint in self._endpoints:
+                self.socket.unbind(endpoint)
+        elif not self._listening and self.connections < self._connections_max * 0.95:
+            self._listening = True
+            for endpoint in self._endpoints:
+                self.socket.bind(endpoint)
+
+    def close(self) -> None:
+        self.socket.disable_monitor()
+        self.monitor.close(linger=0)
+        self.socket.close()
+        self._context.term()
+
+
+class RouterAgent:
+    """One network process's work."""
+
+    def __init__(
+        self,
+        process: int,
+        board: Board,
+        links: Links,
+        regions: Callable[[int], memoryview | None],
+        open_socket: Callable[[], tuple[RouterSocket, NetService]],
+        stats: Stats,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._process = process
+        self._board = board
+        self._links = links
+        self._regions = regions
+        self._stats = stats
+        self._stopping = stopping
+        self._socket, self.service = open_socket()
+        self._poller = zmq.Poller()
+        self._poller.register(self._socket.socket, zmq.POLLIN)
+        self._poller.register(self._socket.monitor, zmq.POLLIN)
+        self._poller.register(links.bell.fd, zmq.POLLIN)
+        self._shown_us = 0
+        self._expired_us = 0
+
+    def run(self) -> None:
+        """Work until told to stop, then until all that is under way is answered."""
+        while not self._stopping():
+            self.cycle()
+        self._poller.unregister(self._socket.socket)
+        until = time.monotonic() + DRAIN_S
+        while self.service.peers.pending_count and time.monotonic() < until:
+            self.cycle(receive=False)
+        self._stats.show()
+        self._socket.close()
+
+    def cycle(self, *, receive: bool = True) -> None:
+        """One pass."""
+        now_us = time.monotonic_ns() // 1000
+        service = self.service
+        service.at(now_us)
+        self._follow_links()
+        busy = self._receive() if receive and service.has_image else False
+        busy = self._take_replies() or busy
+        room = service.retry_overflow() and self._links.pump()
+        self._show(now_us)
+        if busy:
+            return
+        wait_ms = IDLE_WAIT_MS if room else 1
+        if self._links.announce_wait():
+            for source, _ in self._poller.poll(wait_ms):
+                if source is self._socket.monitor:
+                    self._socket.count_connections()
+        self._links.end_wait()
+        if service.has_image and self._board.state(self._process) is not ProcessState.READY:
+            self._board.set_state(self._process, ProcessState.READY)
+
+    def _receive(self) -> bool:
+        socket, take = self._socket.socket, self.service.take
+        for count in range(RECEIVE_MESSAGES_MAX):
+            try:
+                routing_id = socket.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return count > 0
+            frame = socket.recv(copy=False)
+            extra = frame.more
+            while extra:
+                extra = socket.recv(copy=False).more
+            # A message of several frames is not ours: what came first is judged alone, and will be refused or not.
+            take(routing_id, frame.buffer)
+        return True
+
+    def _take_replies(self) -> bool:
+        busy = False
+        for process, end in self._links.ends.items():
+            try:
+                busy = self.service.take_replies(process, end) or busy
+            except (RingStale, RingClosed, RingCorrupt):
+                continue  # its process is gone or mad: the supervisor will make a new one
+        return busy
+
+    def _follow_links(self) -> None:
+        for change in self._links.refresh():
+            if change.old is not None:
+                self._drain(change.peer, change.old)
+                change.old.close()
+            self.service.connect(change.peer, change.new, self._regions(change.peer))
+
+    def _drain(self, process: int, old: LinkEnd) -> None:
+        """What a dead process had still answered counts."""
+        try:
+            while self.service.take_replies(process, old):
+                continue
+        except (RingStale, RingClosed, RingCorrupt):
+            return
+
+    def _show(self, now_us: int) -> None:
+        if now_us - self._shown_us < SHOW_US:
+            return
+        self._shown_us = now_us
+        counts, peers = self._stats.counts, self.service.peers
+        counts["connections"] = self._socket.connections
+        counts["sessions"] = len(peers)
+        counts["pending_requests"] = peers.pending_count
+        counts["pending_bytes"] = peers.in_flight_bytes
+        self._stats.show()
+        if now_us - self._expired_us >= EXPIRE_US:
+            self._expired_us = now_us
+            peers.expire(now_us // 1000)
+
+
+def raise_descriptor_limit() -> int:
+    """Allow as many descriptors as the system lets us; how many that is."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+

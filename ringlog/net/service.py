@@ -1,0 +1,382 @@
+"""What a network process does with frames: checks them, routes them to rings, and sends the answers back.
+
+No socket here: `router.py` gives it messages and takes them. It keeps an image of the metadata, from which it
+knows which shard serves a partition, and answers questions about topics itself.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from ringlog.controller.commands import topic_metadata
+from ringlog.controller.image import MetadataImage
+from ringlog.controller.records import decode_delta
+from ringlog.errors import (
+    ControllerUnavailable,
+    InvalidRequest,
+    Overloaded,
+    RinglogError,
+    ShardUnavailable,
+    StaleMetadata,
+    UnsupportedVersion,
+)
+from ringlog.limits import FRAME_BYTES_MAX, MIB
+from ringlog.net.framing import (
+    CONTROLLER_APIS,
+    HEADER_BYTES,
+    SHARD_APIS,
+    Acks,
+    Api,
+    Flag,
+    Header,
+    pack_header,
+    unpack_header,
+)
+from ringlog.net.messages import (
+    CreateTopicRequest,
+    ErrorReply,
+    MetadataReply,
+    MetadataRequest,
+    TopicMetadata,
+    decode_body,
+    encode_body,
+)
+from ringlog.net.peers import Peer, Peers, PendingRequest
+from ringlog.net.wire_errors import error_reply
+from ringlog.ring.link import LinkEnd
+from ringlog.ring.stats import Stats
+from ringlog.shard.commands import LENT, NodeApi, node_frame, pack_u64, unpack_lent
+
+OVERFLOW_BYTES_MAX = 64 * MIB
+"""Requests that wait for room in a ring, per process that serves them."""
+
+
+class Sender(Protocol):
+    """Sends one message to a client; False when there is no such client any more."""
+
+    def __call__(self, routing_id: bytes, message: bytes | bytearray) -> bool: ...
+
+
+class NodeFacts:
+    """What metadata replies say of the node itself."""
+
+    def __init__(self, endpoints: list[str], host_id: str, *, auto_create: bool) -> None:
+        self.endpoints = endpoints
+        self.host_id = host_id
+        self.auto_create = auto_create
+
+
+class NetService:
+    """The work of one network process between its socket and its rings."""
+
+    def __init__(
+        self,
+        facts: NodeFacts,
+        stats: Stats,
+        *,
+        controller: int,
+        shard_process: Callable[[int], int],
+        send: Sender,
+    ) -> None:
+        self.peers = Peers()
+        self.image = MetadataImage()
+        self.has_image = False
+        self._facts = facts
+        self._stats = stats
+        self._controller = controller
+        self._shard_process = shard_process
+        self._send = send
+        self._ends: dict[int, LinkEnd] = {}
+        self._regions: dict[int, memoryview] = {}
+        self._overflow: dict[int, deque[bytes]] = {}
+        self._overflow_bytes: dict[int, int] = {}
+        self._releases: dict[int, list[int]] = {}
+        self._creating: dict[int, _TopicsToCreate] = {}
+        self._next_internal = 1
+        self._now_us = 0
+
+    def at(self, now_us: int) -> None:
+        """The time of this cycle: monotonic, in microseconds."""
+        self._now_us = now_us
+
+    # -- from clients ------------------------------------------------------------------------------------------
+
+    def take(self, routing_id: bytes, frame: memoryview) -> None:
+        """One message of a client."""
+        peer = self.peers.seen(routing_id, self._now_us // 1000)
+        counts = self._stats.counts
+        counts["requests"] += 1
+        try:
+            header = unpack_header(frame)
+        except RinglogError as error:
+            self._refuse_frame(peer, frame, error)
+            return
+        self.peers.note_received(peer, header.received)
+        if peer.deaf:
+            counts["refused"] += 1
+            return
+        try:
+            self._route(peer, header, frame)
+        except RinglogError as error:
+            self._refuse(peer, header, error)
+        if peer.held and not peer.must_hold:
+            self._take_held(peer)
+
+    def _route(self, peer: Peer, header: Header, frame: memoryview) -> None:
+        api = header.api_key
+        if header.flags & (Flag.REPLY | Flag.ERROR):
+            raise InvalidRequest("a request has neither the REPLY nor the ERROR flag")
+        if api == Api.METADATA:
+            self._metadata(peer, header, decode_body(frame[HEADER_BYTES:], MetadataRequest))
+        elif api in SHARD_APIS:
+            if api == Api.FETCH and peer.must_hold:
+                if len(peer.held) >= 64:
+                    raise Overloaded("replies to earlier fetches were not received yet")
+                peer.held.append(bytes(frame))
+                return
+            self._forward(peer, header, frame, self._process_of(header.partition))
+        elif api in CONTROLLER_APIS:
+            self._forward(peer, header, frame, self._controller)
+        else:
+            raise UnsupportedVersion(f"api {api} is not known to this node")
+
+    def _take_held(self, peer: Peer) -> None:
+        while peer.held and not peer.must_hold:
+            frame = memoryview(peer.held.popleft())
+            header = unpack_header(frame)
+            try:
+                self._forward(peer, header, frame, self._process_of(header.partition))
+            except RinglogError as error:
+                self._refuse(peer, header, error)
+
+    def _process_of(self, partition: int) -> int:
+        found = self.image.partitions.get(partition)
+        if found is None:
+            raise StaleMetadata(f"there is no partition with id {partition}. Fetch metadata, then retry")
+        return self._shard_process(found.shard)
+
+    def _forward(self, peer: Peer, header: Header, frame: memoryview, process: int) -> None:
+        """Copy the frame into the ring of the process that answers it, with the client's session in it."""
+        end = self._ends.get(process)
+        if end is None:
+            raise self._unavailable(process)
+        answered = header.api_key != Api.PRODUCE or header.flags & Flag.ACKS_MASK != Acks.NONE
+        if answered:
+            request = PendingRequest(process, header.api_key, len(frame), self._now_us)
+            self.peers.admit(peer, header.correlation, request)
+        session = peer.session.to_bytes(8, "little")
+        if not self._overflow.get(process):
+            body = end.writer.claim(len(frame))
+            if body is not None:
+                body[:] = frame
+                body[16:24] = session
+                end.writer.commit()
+                self._stats.counts["bytes_in"] += len(frame)
+                return
+        waiting = self._overflow_bytes.get(process, 0) + len(frame)
+        if waiting > OVERFLOW_BYTES_MAX:
+            if answered:
+                self.peers.settle(peer, header.correlation)
+            raise Overloaded("the shard is behind with its requests")
+        self._overflow_bytes[process] = waiting
+        copy = bytearray(frame)
+        copy[16:24] = session
+        self._overflow.setdefault(process, deque()).append(bytes(copy))
+
+    # -- metadata ----------------------------------------------------------------------------------------------
+
+    def _metadata(self, peer: Peer, header: Header, request: MetadataRequest) -> None:
+        missing = [name for name in request.topics or () if name not in self.image.topics]
+        if missing and request.create and self._facts.auto_create:
+            creation = _TopicsToCreate(peer.session, header, request, set())
+            for name in missing[:100]:
+                number, self._next_internal = self._next_internal, self._next_internal + 1
+                body = encode_body(CreateTopicRequest(name))
+                frame = pack_header(Api.CREATE_TOPIC, correlation=number, body_bytes=len(body)) + body
+                end = self._ends.get(self._controller)
+                if end is None:
+                    raise self._unavailable(self._controller)
+                end.send(frame)  # session 0: the answer comes back to us
+                creation.waiting.add(number)
+                self._creating[number] = creation
+            pending = PendingRequest(self._controller, header.api_key, 0, self._now_us)
+            self.peers.admit(peer, header.correlation, pending)
+            return
+        self._reply_metadata(peer, header, request, {})
+
+    def _reply_metadata(
+        self, peer: Peer, header: Header, request: MetadataRequest, failures: dict[str, ErrorReply]
+    ) -> None:
+        image = self.image
+        names = list(image.topics) if request.topics is None else request.topics
+        topics = []
+        for name in names:
+            topic = image.topics.get(name)
+            if topic is not None:
+                topics.append(topic_metadata(image, topic))
+            else:
+                why = failures[name].code if name in failures else "UNKNOWN_TOPIC"
+                topics.append(TopicMetadata(name, why, -1, [], {}))
+        facts = self._facts
+        reply = MetadataReply(
+            image.cluster_id,
+            image.node_id,
+            image.version,
+            facts.endpoints,
+            facts.host_id,
+            FRAME_BYTES_MAX,
+            topics,
+        )
+        self._answer(peer, header.api_key, header.correlation, 0, Flag.REPLY, encode_body(reply))
+
+    def _created(self, number: int, flags: int, body: memoryview) -> None:
+        """The controller's answer to a topic that we asked it to create for a client."""
+        creation = self._creating.pop(number, None)
+        if creation is None:
+            return
+        creation.waiting.discard(number)
+        if flags & Flag.ERROR:
+            error = decode_body(body, ErrorReply)
+            if error.code != "TOPIC_EXISTS":
+                creation.error = error
+        if creation.waiting:
+            return
+        peer = self.peers.by_session.get(creation.session)
+        if peer is None or self.peers.settle(peer, creation.header.correlation) is None:
+            return
+        failures = {}
+        if creation.error is not None:
+            failures = dict.fromkeys(creation.request.topics or (), creation.error)
+        self._reply_metadata(peer, creation.header, creation.request, failures)
+
+    # -- from rings --------------------------------------------------------------------------------------------
+
+    def take_replies(self, process: int, end: LinkEnd) -> bool:
+        """Send on what a process has answered; True when there was something."""
+        messages = end.reader.read_all()
+        for message in messages:
+            self._take_reply(process, message.body)
+        end.reader.release()
+        released = self._releases.pop(process, None)
+        if released:
+            end.send(node_frame(NodeApi.RELEASE, pack_u64(*released)))
+        return bool(messages)
+
+    def _take_reply(self, process: int, frame: memoryview) -> None:
+        api_key, flags = frame[1], int.from_bytes(frame[2:4], "little")
+        if api_key == NodeApi.DELTA:
+            delta = decode_delta(bytes(frame[HEADER_BYTES:]))
+            self.image.apply(delta)
+            self.has_image = self.has_image or not delta.more
+            return
+        partition = int.from_bytes(frame[4:8], "little")
+        correlation = int.from_bytes(frame[8:16], "little")
+        session = int.from_bytes(frame[16:24], "little")
+        body = frame[HEADER_BYTES:]
+        if session == 0:
+            self._created(correlation, flags, body)
+            return
+        peer = self.peers.by_session.get(session)
+        came_us = self.peers.settle(peer, correlation) if peer is not None else None
+        if flags & LENT:
+            lent = unpack_lent(body)
+            self._releases.setdefault(process, []).append(lent.token)
+            if peer is None or came_us is None:
+                return
+            region = self._regions[process]
+            pieces = [region[at : at + nbytes] for at, nbytes in lent.ranges]
+            self._answer(peer, api_key, correlation, partition, flags & ~LENT, lent.head, pieces)
+        elif peer is not None and came_us is not None:
+            self._answer(peer, api_key, correlation, partition, flags, bytes(body))
+        if came_us is not None and api_key in (Api.PRODUCE, Api.FETCH):
+            self._stats.observe("produce_us" if api_key == Api.PRODUCE else "fetch_us", self._now_us - came_us)
+
+    def retry_overflow(self) -> bool:
+        """Give rings what they had no room for; False while something still waits."""
+        all_out = True
+        for process, waiting in self._overflow.items():
+            end = self._ends.get(process)
+            while waiting and end is not None:
+                if not end.writer.write(waiting[0]):
+                    all_out = False
+                    break
+                self._overflow_bytes[process] -= len(waiting.popleft())
+        return all_out
+
+    # -- deaths ------------------------------------------------------------------------------------------------
+
+    def connect(self, process: int, end: LinkEnd, region: memoryview | None) -> None:
+        """A process began, or began anew: everything that its last incarnation held is refused, retriably."""
+        self._ends[process] = end
+        if region is not None:
+            self._regions[process] = region
+        self._releases.pop(process, None)
+        self._overflow.pop(process, None)
+        self._overflow_bytes.pop(process, None)
+        error = self._unavailable(process)
+        for peer, correlation, api_key in self.peers.waiting_for(process):
+            self.peers.settle(peer, correlation)
+            self._answer_error(peer, api_key, correlation, error)
+        if process == self._controller:
+            self._creating.clear()
+
+    def _unavailable(self, process: int) -> RinglogError:
+        if process == self._controller:
+            return ControllerUnavailable("the controller process is being restarted")
+        return ShardUnavailable("the shard process of this partition is being restarted")
+
+    # -- answers -----------------------------------------------------------------------------------------------
+
+    def _answer(
+        self,
+        peer: Peer,
+        api_key: int,
+        correlation: int,
+        partition: int,
+        flags: int,
+        body: bytes,
+        pieces: list[memoryview] | tuple[()] = (),
+    ) -> None:
+        data_bytes = len(body) + sum(piece.nbytes for piece in pieces)
+        header = pack_header(
+            api_key, correlation=correlation, partition=partition, flags=flags, body_bytes=data_bytes
+        )
+        message = b"".join((header, body, *pieces))
+        if self._send(peer.routing_id, message):
+            peer.sent_bytes += len(message)
+            self._stats.counts["bytes_out"] += len(message)
+        else:
+            self.peers.drop(peer)
+
+    def _answer_error(self, peer: Peer, api_key: int, correlation: int, error: RinglogError) -> None:
+        self._stats.counts["errors"] += 1
+        body = encode_body(error_reply(error))
+        self._answer(peer, api_key, correlation, 0, Flag.REPLY | Flag.ERROR, body)
+
+    def _refuse(self, peer: Peer, header: Header, error: RinglogError) -> None:
+        if header.api_key != Api.PRODUCE or header.flags & Flag.ACKS_MASK != Acks.NONE:
+            self._answer_error(peer, header.api_key, header.correlation, error)
+        else:
+            self._stats.counts["errors"] += 1
+
+    def _refuse_frame(self, peer: Peer, frame: memoryview, error: RinglogError) -> None:
+        """The header cannot be trusted: answer with what stands where api and correlation would."""
+        if peer.deaf:
+            return
+        whole = len(frame) >= HEADER_BYTES
+        api_key = frame[1] if whole else 0
+        correlation = int.from_bytes(frame[8:16], "little") if whole else 0
+        self._answer_error(peer, api_key, correlation, error)
+
+
+class _TopicsToCreate:
+    """A metadata request that waits until topics that it names are created."""
+
+    def __init__(self, session: int, header: Header, request: MetadataRequest, waiting: set[int]) -> None:
+        self.session = session
+        self.header = header
+        self.request = request
+        self.waiting = waiting
+        self.error: ErrorReply | None = None

@@ -1,0 +1,164 @@
+"""A client's side of one connection: correlation, deadlines, credit, and what fails when it is lost. Pure.
+
+Time is an argument. Bytes come from `start` and go into `match`; sockets belong to `ringlog.net.dealer`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ringlog import limits
+from ringlog.errors import RinglogError, check
+from ringlog.net.framing import HEADER_BYTES, Header, pack_header, unpack_header
+
+DEADLINE_MS_MAX = 2**32 - 1
+
+
+def _ignore_reply(header: Header, body: memoryview) -> None:
+    """For requests whose answer nobody waits for."""
+
+
+def _ignore_error(error: RinglogError) -> None:
+    """For requests whose failure changes nothing."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One request, and whom to tell. Exactly one of `on_reply` and `on_error` is called, once.
+
+    A request that `expects_reply` not is answered by its own header and no body, when the socket has taken it.
+    """
+
+    api: int
+    body: Any
+    """Bytes-like, or a list of such. With `headroom`, one writable buffer with 32 bytes to spare in front."""
+    on_reply: Callable[[Header, memoryview], None] = _ignore_reply
+    on_error: Callable[[RinglogError], None] = _ignore_error
+    partition: int = 0
+    flags: int = 0
+    timeout_s: float = 30.0
+    expects_reply: bool = True
+    headroom: bool = False
+    deadline_s: float = 0.0
+    """Set when it is handed to a connection."""
+    correlation: int = 0
+    frame_bytes: int = 0
+    """Set when it is sent."""
+
+    def body_bytes(self) -> int:
+        if isinstance(self.body, list):
+            return sum(len(part) for part in self.body)
+        return len(self.body) - (HEADER_BYTES if self.headroom else 0)
+
+
+class Match(NamedTuple):
+    """A reply, and the request that it answers."""
+
+    request: Request
+    header: Header
+    body: memoryview
+
+
+class Session:
+    """Requests that were sent on one connection and are not answered yet."""
+
+    def __init__(
+        self,
+        requests_max: int = limits.CLIENT_REQUESTS_MAX,
+        bytes_max: int = limits.CLIENT_BYTES_IN_FLIGHT_MAX,
+    ) -> None:
+        self._requests_max = requests_max
+        self._bytes_max = bytes_max
+        self._pending: dict[int, Request] = {}
+        self._deadlines: list[tuple[float, int]] = []
+        self._correlation = 0
+        self.bytes_in_flight = 0
+        self.received = 0
+        """Bytes of reply frames that came on this connection: the credit that every request tells."""
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    def has_room(self, request: Request) -> bool:
+        """Whether the node would take one more. A single one always fits: the node judges its size."""
+        if not self._pending:
+            return True
+        frame_bytes = HEADER_BYTES + request.body_bytes()
+        return (
+            len(self._pending) < self._requests_max and self.bytes_in_flight + frame_bytes <= self._bytes_max
+        )
+
+    def start(self, request: Request, now_s: float) -> Any:
+        """The frame of a request, one buffer. `sent` must follow when the socket took it; else it never was."""
+        self._correlation += 1
+        body_bytes = request.body_bytes()
+        header = pack_header(
+            request.api,
+            correlation=self._correlation,
+            body_bytes=body_bytes,
+            partition=request.partition,
+            flags=request.flags,
+            received=self.received,
+            deadline_ms=min(DEADLINE_MS_MAX, max(1, int((request.deadline_s - now_s) * 1000))),
+        )
+        request.correlation = self._correlation
+        request.frame_bytes = HEADER_BYTES + body_bytes
+        if request.headroom:
+            memoryview(request.body)[:HEADER_BYTES] = header
+            return request.body
+        if isinstance(request.body, list):
+            return b"".join([header, *request.body])
+        return header + request.body
+
+    def sent(self, request: Request) -> None:
+        """The socket took the frame that `start` made."""
+        check(request.correlation not in self._pending, "a correlation is given once")
+        if not request.expects_reply:
+            return
+        self._pending[request.correlation] = request
+        self.bytes_in_flight += request.frame_bytes
+        heapq.heappush(self._deadlines, (request.deadline_s, request.correlation))
+
+    def match(self, frame: Any) -> Match | None:
+        """The request that a frame answers; None for a reply that came too late. CorruptFrame as by framing."""
+        view = memoryview(frame)
+        self.received += len(view)
+        header = unpack_header(view)
+        request = self._take(header.correlation)
+        return None if request is None else Match(request, header, view[HEADER_BYTES:])
+
+    def expired(self, now_s: float) -> list[Request]:
+        """Take out the requests whose deadline has passed, the oldest first."""
+        late: list[Request] = []
+        while self._deadlines and self._deadlines[0][0] <= now_s:
+            request = self._take(heapq.heappop(self._deadlines)[1])
+            if request is not None:
+                late.append(request)
+        return late
+
+    def next_deadline_s(self) -> float | None:
+        """When `expired` has something to say next."""
+        while self._deadlines and self._deadlines[0][1] not in self._pending:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def lost(self) -> list[Request]:
+        """The connection is gone: take out all requests, in the order they were sent. The credit begins anew.
+
+        Correlations go on, so that a reply of the old connection can never be taken for one of the new.
+        """
+        gone = list(self._pending.values())
+        self._pending.clear()
+        self._deadlines.clear()
+        self.bytes_in_flight = 0
+        self.received = 0
+        return gone
+
+    def _take(self, correlation: int) -> Request | None:
+        request = self._pending.pop(correlation, None)
+        if request is not None:
+            self.bytes_in_flight -= request.frame_bytes
+        return request

@@ -1,0 +1,141 @@
+"""The loop of a shard: rings → core → disk → rings, and one place to wait.
+
+Each pass drains every ring in one native call, submits all writes in one system call, and answers what the disk
+has completed. When nothing is left to do it sleeps in the disk's ring, where doorbells wake it too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ringlog.errors import RingClosed, RingCorrupt, RingStale
+from ringlog.log.store import LogStore
+from ringlog.ring.board import Board, Links, ProcessState, Topology
+from ringlog.ring.link import LinkEnd
+from ringlog.ring.stats import Stats
+from ringlog.shard.commands import NodeApi, node_frame, pack_u64
+from ringlog.shard.core import ShardCore
+
+IDLE_WAIT_S = 0.5
+SHOW_MS = 250
+"""How often the stats page is brought up to date."""
+FULL_RING_WAIT_S = 0.001
+"""How long to sleep while a reply waits for room: nobody rings when a reader has made some."""
+
+
+class ShardAgent:
+    """One shard process's work."""
+
+    def __init__(
+        self,
+        process: int,
+        board: Board,
+        links: Links,
+        store: LogStore,
+        region: memoryview,
+        stats: Stats,
+        stopping: Callable[[], bool],
+    ) -> None:
+        self._process = process
+        self._board = board
+        self._links = links
+        self._store = store
+        self._stats = stats
+        self._stopping = stopping
+        _, shard = board.topology.role(process)
+        self.core = ShardCore(shard, store, stats, region)
+        self._applied_version = -1
+        self._shown_ms = 0
+        self._started_ms = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
+        """Wall time when the monotonic clock was 0: a jump of the wall clock moves nothing."""
+        store.watch(links.bell.fd, lambda _events: None)
+
+    def run(self) -> None:
+        """Work until told to stop, then stop cleanly."""
+        while not self._stopping():
+            monotonic_us = time.monotonic_ns() // 1000
+            self.cycle(self._started_ms + monotonic_us // 1000, monotonic_us)
+        self._store.close(now_ms=self._started_ms + time.monotonic_ns() // 1_000_000)
+        self._stats.show()
+
+    def cycle(self, now_ms: int, now_us: int) -> None:
+        """One pass."""
+        core = self.core
+        core.at(now_ms=now_ms, now_us=now_us)
+        self._follow_links()
+        busy = self._take_requests()
+        core.hosting.work(now_ms)
+        self._report_applied()
+        core.progress(self._store.run(now_ms=now_ms, wait_s=0.0))
+        core.fetches.expire(now_ms)
+        room = self._links.pump()
+        self._show(now_ms)
+        if not busy:
+            self._sleep(now_ms, room)
+
+    def _sleep(self, now_ms: int, room: bool) -> None:
+        """Wait for the disk or a doorbell."""
+        if not self._links.announce_wait():
+            self._links.end_wait()
+            return
+        wait_s = IDLE_WAIT_S if room else FULL_RING_WAIT_S
+        for due_ms in (self.core.fetches.next_deadline_ms, self.core.hosting.next_retry_ms):
+            if due_ms is not None:
+                wait_s = min(wait_s, max(0.0, (due_ms - now_ms) / 1000))
+        if not self.core.hosting.settled:
+            wait_s = 0.0
+        events = self._store.run(now_ms=now_ms, wait_s=wait_s)
+        self._links.end_wait()
+        woken_us = time.monotonic_ns() // 1000
+        self.core.at(now_ms=self._started_ms + woken_us // 1000, now_us=woken_us)
+        self.core.progress(events)
+
+    def _take_requests(self) -> bool:
+        busy = False
+        for peer, end in self._links.ends.items():
+            try:
+                if peer == Topology.CONTROLLER:
+                    busy = self._take_deltas(end) or busy
+                    continue
+                table = end.reader.drain()
+                if len(table.rows):
+                    busy = True
+                    self._stats.counts["requests"] += len(table.rows)
+                    self.core.take(end, table.rows, end.reader.memory)
+                end.reader.release()
+            except (RingStale, RingClosed, RingCorrupt):
+                continue  # its process is gone or mad: the supervisor will make a new one
+        return busy
+
+    def _take_deltas(self, end: LinkEnd) -> bool:
+        messages = end.reader.read_all()
+        for message in messages:
+            if message.body[1] == NodeApi.DELTA:
+                self.core.take_delta(message.body[32:])
+        end.reader.release()
+        return bool(messages)
+
+    def _report_applied(self) -> None:
+        """Tell the controller, once all partitions of a version are open."""
+        version = self.core.hosting.image.version
+        if version == self._applied_version or not self.core.hosting.settled:
+            return
+        end = self._links.ends.get(Topology.CONTROLLER)
+        if end is not None:
+            end.send(node_frame(NodeApi.APPLIED, pack_u64(version)))
+            self._applied_version = version
+            self._board.set_state(self._process, ProcessState.READY)
+
+    def _follow_links(self) -> None:
+        for change in self._links.refresh():
+            if change.old is not None:
+                self.core.forget(change.old)
+                change.old.close()
+            if change.peer == Topology.CONTROLLER:
+                self._applied_version = -1
+
+    def _show(self, now_ms: int) -> None:
+        if now_ms - self._shown_ms >= SHOW_MS:
+            self._shown_ms = now_ms
+            self._stats.show()

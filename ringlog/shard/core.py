@@ -1,0 +1,279 @@
+"""What a shard does with its requests: appends, fetches, questions about offsets. No loop, no clock, no ring.
+
+The agent gives it drained tables and the log's events; replies go to the outlets that the requests came from.
+"""
+
+from __future__ import annotations
+
+from numpy.typing import NDArray
+
+from ringlog.controller.records import decode_delta
+from ringlog.errors import (
+    CorruptBatch,
+    CorruptFrame,
+    InvalidRequest,
+    RinglogError,
+    UnsupportedVersion,
+    check,
+)
+from ringlog.log.batch import BatchInfo, batch_infos
+from ringlog.log.events import Event, Fenced, Progress, disk_error
+from ringlog.log.reading import TimedOffset
+from ringlog.log.store import LogStore
+from ringlog.net.framing import Acks, Api, Flag
+from ringlog.net.messages import (
+    EARLIEST,
+    LATEST,
+    DescribePartitionsReply,
+    DescribePartitionsRequest,
+    FetchRequest,
+    FoundOffset,
+    ListOffsetsReply,
+    ListOffsetsRequest,
+    PartitionDescription,
+    ProduceReply,
+    decode_body,
+)
+from ringlog.net.wire_errors import number_of
+from ringlog.records.format import CONTROL_BIT, TRANSACTIONAL_BIT
+from ringlog.records.scan import scan
+from ringlog.ring.drain import DrainStatus
+from ringlog.ring.stats import Stats
+from ringlog.shard.asker import Asker, Outlet
+from ringlog.shard.commands import NodeApi, unpack_u64
+from ringlog.shard.fetching import FetchDesk
+from ringlog.shard.hosting import HostedPartition, Hosting
+
+_REFUSED_BITS = CONTROL_BIT | TRANSACTIONAL_BIT
+
+
+class ShardCore:
+    """One shard's partitions, and the desks that serve them."""
+
+    def __init__(self, shard: int, store: LogStore, stats: Stats, region: memoryview) -> None:
+        self.store = store
+        self.stats = stats
+        self.hosting = Hosting(shard, store, stats, self._partition_gone)
+        self.fetches = FetchDesk(store, stats, self.hosting.find, region)
+        self._now_ms = 0
+        self._now_us = 0
+
+    def at(self, *, now_ms: int, now_us: int) -> None:
+        """The time of this cycle: wall time in milliseconds, monotonic time in microseconds."""
+        self._now_ms, self._now_us = now_ms, now_us
+
+    # -- requests of clients ---------------------------------------------------------------------------------
+
+    def take(self, outlet: Outlet, rows: NDArray, memory: memoryview) -> None:
+        """Take all frames of one drain, grouped by partition; their bodies are views of `memory`."""
+        for row in rows.tolist():
+            (
+                correlation,
+                session,
+                position,
+                producer_id,
+                max_timestamp,
+                partition,
+                _kind,
+                _deadline_ms,
+                body_bytes,
+                batch_count,
+                record_count,
+                base_sequence,
+                _last_sequence,
+                fault_position,
+                producer_epoch,
+                flags,
+                attributes,
+                status,
+                api_key,
+                _version,
+                _zero,
+            ) = row
+            asker = Asker(outlet, session, correlation, api_key, partition)
+            body = memory[position : position + body_bytes]
+            try:
+                if status != DrainStatus.OK:
+                    raise _refusal(DrainStatus(status), fault_position, body)
+                if api_key == Api.PRODUCE:
+                    if batch_count == 1:
+                        batch = BatchInfo(
+                            body_bytes,
+                            record_count,
+                            max_timestamp,
+                            producer_id,
+                            producer_epoch,
+                            base_sequence,
+                        )
+                        batches = [batch]
+                    else:
+                        batches = batch_infos(scan(body, level="headers").table)
+                    self._produce(asker, body, batches, flags & Flag.ACKS_MASK, attributes)
+                else:
+                    self._answer(asker, body)
+            except RinglogError as error:
+                self.stats.counts["errors"] += 1
+                if api_key != Api.PRODUCE or flags & Flag.ACKS_MASK != Acks.NONE:
+                    asker.refuse(error)
+
+    def _produce(
+        self, asker: Asker, data: memoryview, batches: list[BatchInfo], acks: int, attributes: int
+    ) -> None:
+        hosted = self.hosting.find(asker.partition)
+        if attributes & _REFUSED_BITS:
+            raise InvalidRequest("batches of transactions and control batches are not taken from clients")
+        log = hosted.log
+        appended = self.store.append(hosted.name, data, batches, now_ms=self._now_ms)
+        records = appended.last_offset - appended.base_offset + 1
+        if not appended.repeated:
+            counts = self.stats.counts
+            counts["bytes_in"] += data.nbytes
+            counts["records_in"] += records
+            counts["batches_in"] += len(batches)
+            self.stats.moved(asker.partition, bytes_in=data.nbytes, records_in=records)
+        if acks == Acks.NONE:
+            return
+        append_time_ms = self._now_ms if log.settings.append_time else -1
+        if appended.repeated and appended.last_offset < log.readable_offset:
+            durability = log.settings.flush.acks_at
+            reply = ProduceReply(
+                appended.base_offset, append_time_ms, log.log_start_offset, durability, repeated=1
+            )
+            asker.reply(reply.pack())
+            return
+        hosted.acks.add(
+            asker,
+            base_offset=appended.base_offset,
+            next_offset=appended.last_offset + 1,
+            append_time_ms=append_time_ms,
+            repeated=appended.repeated,
+            received_us=self._now_us,
+        )
+
+    def _answer(self, asker: Asker, body: memoryview) -> None:
+        if asker.api_key == Api.FETCH:
+            self.fetches.fetch(asker, decode_body(body, FetchRequest), self._now_ms)
+        elif asker.api_key == Api.LIST_OFFSETS:
+            _OffsetQuestion(self, asker, decode_body(body, ListOffsetsRequest)).ask()
+        elif asker.api_key == Api.DESCRIBE_PARTITIONS:
+            request = decode_body(body, DescribePartitionsRequest)
+            asker.reply_struct(DescribePartitionsReply([self._describe(p) for p in request.partitions]))
+        elif asker.api_key == NodeApi.RELEASE:
+            self.fetches.release(unpack_u64(body))
+        else:
+            raise UnsupportedVersion(f"api {asker.api_key} is not known to this node")
+
+    def _describe(self, partition: int) -> PartitionDescription:
+        try:
+            log = self.hosting.find(partition).log
+        except RinglogError as error:
+            return PartitionDescription(partition, number_of(error), -1, -1, -1, 0, 0, "closed")
+        return PartitionDescription(
+            partition,
+            0,
+            log.log_start_offset,
+            log.readable_offset,
+            log.next_offset,
+            log.log_bytes,
+            len(log.segments),
+            log.status.value,
+        )
+
+    # -- the controller ----------------------------------------------------------------------------------------
+
+    def take_delta(self, body: memoryview) -> None:
+        """Follow a change of metadata."""
+        delta = decode_delta(bytes(body))
+        self.hosting.image.apply(delta)
+        if not delta.more:
+            self.hosting.follow()
+
+    # -- what the log tells --------------------------------------------------------------------------------------
+
+    def progress(self, events: list[Event]) -> None:
+        """Answer what has become durable, and wake those who wait to read it."""
+        grown: dict[int, HostedPartition] = {}
+        for event in events:
+            hosted = self.hosting.by_name.get(event.log.name)
+            if isinstance(event, Fenced):
+                self.hosting.fenced(event.log, event.error, self._now_ms)
+            elif hosted is None or hosted.log is not event.log:
+                continue
+            elif isinstance(event, Progress) and event.durability >= event.log.settings.flush.acks_at:
+                durability = event.log.settings.flush.acks_at
+                for ack in hosted.acks.advance(event.offset, durability, event.log.log_start_offset):
+                    self.stats.observe("append_us", self._now_us - ack.received_us)
+                grown[hosted.partition] = hosted
+        for hosted in grown.values():
+            if hosted.watchers:
+                self.fetches.grown(hosted, self._now_ms)
+
+    def forget(self, outlet: Outlet) -> None:
+        """A network process died: nothing that it asked for is answered any more."""
+        self.fetches.forget(outlet)
+        for hosted in self.hosting.hosted.values():
+            if hosted.acks:
+                hosted.acks.forget(outlet)
+
+    def _partition_gone(self, hosted: HostedPartition) -> None:
+        self.fetches.gone(hosted, self._now_ms)
+
+
+class _OffsetQuestion:
+    """Questions about offsets that are answered together, some of them after reads from disk."""
+
+    def __init__(self, core: ShardCore, asker: Asker, request: ListOffsetsRequest) -> None:
+        self._core = core
+        self._asker = asker
+        self._queries = request.queries
+        self._found: dict[int, FoundOffset] = {}
+
+    def ask(self) -> None:
+        for at, query in enumerate(self._queries):
+            try:
+                hosted = self._core.hosting.find(query.partition)
+            except RinglogError as error:
+                self._answer(at, FoundOffset(query.partition, number_of(error), -1, -1))
+                continue
+            log = hosted.log
+            if query.timestamp == LATEST:
+                self._answer(at, FoundOffset(query.partition, 0, log.readable_offset, -1))
+            elif query.timestamp == EARLIEST:
+                self._answer(at, FoundOffset(query.partition, 0, log.log_start_offset, -1))
+            else:
+                self._search(at, hosted, query.timestamp)
+        if not self._queries:
+            self._asker.reply_struct(ListOffsetsReply([]))
+
+    def _search(self, at: int, hosted: HostedPartition, timestamp: int) -> None:
+        def done(found: TimedOffset | None) -> None:
+            offset, time_ms = found if found is not None else (-1, -1)
+            self._answer(at, FoundOffset(hosted.partition, 0, offset, time_ms))
+
+        def failed(error: RinglogError | OSError) -> None:
+            typed = disk_error(hosted.name, "read", error)
+            self._answer(at, FoundOffset(hosted.partition, number_of(typed), -1, -1))
+
+        self._core.store.find_time(hosted.name, timestamp, done=done, failed=failed)
+
+    def _answer(self, at: int, found: FoundOffset) -> None:
+        check(at not in self._found, "a question is answered once")
+        self._found[at] = found
+        if len(self._found) == len(self._queries):
+            self._asker.reply_struct(ListOffsetsReply([self._found[i] for i in range(len(self._queries))]))
+
+
+def _refusal(status: DrainStatus, position: int, body: memoryview) -> RinglogError:
+    """Why a frame is not taken, as its sender is told."""
+    if status is DrainStatus.FRAME_VERSION:
+        return UnsupportedVersion("the frame has a version that this node does not speak")
+    if status is DrainStatus.BAD_BATCH:
+        found = scan(body, level="full", gapless=True)
+        if found.fault is not None:
+            return found.fault
+        return CorruptBatch("batch", position, "it cannot be read")
+    if status is DrainStatus.NO_BATCH:
+        return CorruptBatch("batch", position, "there is none in the request")
+    if status is DrainStatus.MIXED_PRODUCERS:
+        return InvalidRequest("the batches of one request must be of one producer, without a gap")
+    return CorruptFrame("frame", position, "its length is wrong")

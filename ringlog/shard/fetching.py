@@ -1,0 +1,340 @@
+"""Fetches: sessions that remember what a client reads, long polls that wait for it, and replies that lend memory.
+
+A session knows which of its partitions have something to read (`hot`), so that a fetch of a thousand quiet
+partitions costs nothing until one of them grows. One fetch of a session waits at a time: a newer one ends it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import heapq
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+
+from ringlog.errors import (
+    FetchSessionLost,
+    InvalidRequest,
+    OffsetOutOfRange,
+    PartitionFenced,
+    RinglogError,
+    StaleMetadata,
+)
+from ringlog.limits import (
+    FETCH_BYTES_MAX,
+    FETCH_PARTITIONS_MAX,
+    FETCH_SESSIONS_PER_SHARD_MAX,
+    FETCH_WAIT_MS_MAX,
+    KIB,
+)
+from ringlog.log.events import disk_error
+from ringlog.log.reading import Slices
+from ringlog.log.store import LogStore
+from ringlog.net.framing import Flag
+from ringlog.net.messages import FETCH_ROW_PACK, FetchPartition, FetchRequest, pack_fetch_head
+from ringlog.net.wire_errors import number_of
+from ringlog.ring.stats import Stats
+from ringlog.shard.asker import Asker
+from ringlog.shard.commands import LENT, pack_lent
+from ringlog.shard.hosting import HostedPartition
+
+INLINE_BYTES_MAX = 16 * KIB
+"""Replies up to this size are copied into the reply ring; larger ones are lent."""
+
+
+class FetchSession:
+    """What one client reads of this shard."""
+
+    __slots__ = ("hot", "owner", "session", "waiting", "wants")
+
+    def __init__(self, session: int, owner: tuple[object, int]) -> None:
+        self.session = session
+        self.owner = owner
+        """The network process's outlet and the client's session there."""
+        self.wants: dict[int, FetchPartition] = {}
+        self.hot: OrderedDict[int, None] = OrderedDict()
+        """Partitions with something to say: records to read, or an error. The longest unserved first."""
+        self.waiting: Fetch | None = None
+
+
+class Fetch:
+    """One fetch on its way through the shard."""
+
+    __slots__ = (
+        "asker",
+        "bytes_left",
+        "bytes_min",
+        "deadline_ms",
+        "reading",
+        "rows",
+        "served",
+        "session",
+        "slices",
+    )
+
+    def __init__(self, asker: Asker, session: FetchSession, request: FetchRequest, now_ms: int) -> None:
+        self.asker = asker
+        self.session = session
+        self.bytes_min = request.bytes_min
+        self.deadline_ms = now_ms + min(max(request.wait_ms, 0), FETCH_WAIT_MS_MAX)
+        self.bytes_left = min(max(request.bytes_max, 1), FETCH_BYTES_MAX)
+        self.rows: list[bytes] = []
+        self.slices: list[Slices] = []
+        self.reading = 0
+        """Reads from disk that are under way."""
+        self.served: list[int] = []
+
+
+class FetchDesk:
+    """All fetches of a shard."""
+
+    def __init__(
+        self, store: LogStore, stats: Stats, find: Callable[[int], HostedPartition], region: memoryview
+    ) -> None:
+        self._store = store
+        self._stats = stats
+        self._find = find
+        self._region_at = _address(region)
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        """The longest unused first."""
+        self._next_session = 1
+        self._deadlines: list[tuple[int, int, Fetch]] = []
+        self._order = 0
+        self._lent: dict[int, tuple[object, list[Slices]]] = {}
+        self._next_token = 1
+
+    # -- requests ------------------------------------------------------------------------------------------
+
+    def fetch(self, asker: Asker, request: FetchRequest, now_ms: int) -> None:
+        """Take a fetch: answer it now, or let it wait."""
+        session = self._session(asker, request)
+        if session.waiting is not None:
+            ended, session.waiting = session.waiting, None
+            self._finish(ended)
+        for handle in request.forget:
+            self._forget_want(session, handle)
+        for want in request.partitions:
+            self._want(session, want)
+        fetch = Fetch(asker, session, request, now_ms)
+        if not self._serve(fetch, now_ms):
+            session.waiting = fetch
+            self._order += 1
+            heapq.heappush(self._deadlines, (fetch.deadline_ms, self._order, fetch))
+
+    def _session(self, asker: Asker, request: FetchRequest) -> FetchSession:
+        owner = (asker.outlet, asker.session)
+        if request.session:
+            session = self._sessions.get(request.session)
+            if session is None or session.owner != owner:
+                raise FetchSessionLost(f"fetch session {request.session} is not known. Send a full fetch")
+            self._sessions.move_to_end(request.session)
+        else:
+            if len(self._sessions) >= FETCH_SESSIONS_PER_SHARD_MAX:
+                self._end_session(next(iter(self._sessions)))
+            session = FetchSession(self._next_session, owner)
+            self._sessions[self._next_session] = session
+            self._next_session = self._next_session % 0xFFFFFFFE + 1
+        if len(session.wants) + len(request.partitions) > FETCH_PARTITIONS_MAX:
+            raise InvalidRequest(f"a fetch session has at most {FETCH_PARTITIONS_MAX} partitions")
+        return session
+
+    def _want(self, session: FetchSession, want: FetchPartition) -> None:
+        session.wants[want.partition] = want
+        try:
+            hosted = self._find(want.partition)
+        except RinglogError:
+            session.hot[want.partition] = None
+            return
+        hosted.watchers.add(session)
+        self._judge_heat(session, want, hosted)
+
+    def _judge_heat(self, session: FetchSession, want: FetchPartition, hosted: HostedPartition) -> None:
+        if want.offset != hosted.log.readable_offset:
+            session.hot[want.partition] = None
+        else:
+            session.hot.pop(want.partition, None)
+
+    def _forget_want(self, session: FetchSession, handle: int) -> None:
+        session.wants.pop(handle, None)
+        session.hot.pop(handle, None)
+        try:
+            self._find(handle).watchers.discard(session)
+        except RinglogError:
+            return  # it is gone, and its watchers with it
+
+    # -- what happens meanwhile ------------------------------------------------------------------------------
+
+    def grown(self, hosted: HostedPartition, now_ms: int) -> None:
+        """A partition has new records to read."""
+        for session in list(hosted.watchers):
+            assert isinstance(session, FetchSession)
+            want = session.wants[hosted.partition]
+            if want.offset == hosted.log.readable_offset:
+                continue
+            session.hot[hosted.partition] = None
+            if session.waiting is not None and self._serve(session.waiting, now_ms):
+                session.waiting = None
+
+    def gone(self, hosted: HostedPartition, now_ms: int) -> None:
+        """A partition is no longer open here: those who wait for it are told."""
+        for session in list(hosted.watchers):
+            assert isinstance(session, FetchSession)
+            session.hot[hosted.partition] = None
+            if session.waiting is not None and self._serve(session.waiting, now_ms):
+                session.waiting = None
+        hosted.watchers.clear()
+
+    def expire(self, now_ms: int) -> None:
+        """End the fetches whose time is up."""
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            _, _, fetch = heapq.heappop(self._deadlines)
+            if fetch.session.waiting is fetch:
+                fetch.session.waiting = None
+                self._finish(fetch)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        while self._deadlines and self._deadlines[0][2].session.waiting is not self._deadlines[0][2]:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def release(self, tokens: Iterable[int]) -> None:
+        """The network process has copied what it was lent."""
+        for token in tokens:
+            _, lent = self._lent.pop(token, (None, []))
+            for slices in lent:
+                slices.release()
+
+    def forget(self, outlet: object) -> None:
+        """A network process is dead: what it was lent, and the sessions of its clients, are nobody's."""
+        self.release([token for token, (to, _) in self._lent.items() if to is outlet])
+        for number in [n for n, session in self._sessions.items() if session.owner[0] is outlet]:
+            self._end_session(number)
+
+    def _end_session(self, number: int) -> None:
+        session = self._sessions.pop(number)
+        for handle in list(session.wants):
+            self._forget_want(session, handle)
+        waiting, session.waiting = session.waiting, None
+        if waiting is not None:
+            waiting.asker.refuse(FetchSessionLost("too many fetch sessions. Send a full fetch"))
+
+    # -- serving ---------------------------------------------------------------------------------------------
+
+    def _serve(self, fetch: Fetch, now_ms: int) -> bool:
+        """Answer if there is enough to say. True: it is answered, or will be when its reads are done."""
+        session = fetch.session
+        if not session.hot:
+            if now_ms >= fetch.deadline_ms:
+                self._finish(fetch)
+                return True
+            return False
+        if fetch.bytes_min > 1 and now_ms < fetch.deadline_ms and not self._enough(fetch):
+            return False
+        fetch.reading += 1  # keeps reads that are done at once from ending the fetch
+        for handle in list(session.hot):
+            if fetch.bytes_left <= 0:
+                break
+            session.hot.move_to_end(handle)
+            self._serve_partition(fetch, session.wants[handle])
+        self._read_done(fetch)
+        return True
+
+    def _enough(self, fetch: Fetch) -> bool:
+        """Whether `bytes_min` are there: exactly counted in memory; what lies on disk is always enough."""
+        total = 0
+        for handle in fetch.session.hot:
+            want = fetch.session.wants[handle]
+            try:
+                hosted = self._find(handle)
+                slices = self._store.read_tail(hosted.name, want.offset, max(want.bytes_max, 1))
+            except RinglogError:
+                return True
+            if slices is None:
+                return True
+            total += slices.nbytes
+            slices.release()
+            if total >= fetch.bytes_min:
+                return True
+        return False
+
+    def _serve_partition(self, fetch: Fetch, want: FetchPartition) -> None:
+        budget = max(1, min(want.bytes_max, fetch.bytes_left))
+        try:
+            hosted = self._find(want.partition)
+            slices = self._store.read_tail(hosted.name, want.offset, budget)
+        except RinglogError as error:
+            self._add_error(fetch, want.partition, error)
+            return
+        if slices is not None:
+            self._add_row(fetch, hosted, slices)
+            return
+        fetch.reading += 1
+        fetch.bytes_left -= budget
+        self._store.read(
+            hosted.name,
+            want.offset,
+            budget,
+            done=lambda slices: self._cold_done(fetch, hosted, slices, budget),
+            failed=lambda error: self._cold_failed(fetch, hosted, error),
+        )
+
+    def _cold_done(self, fetch: Fetch, hosted: HostedPartition, slices: Slices, budget: int) -> None:
+        fetch.bytes_left += budget
+        self._add_row(fetch, hosted, slices)
+        self._read_done(fetch)
+
+    def _cold_failed(self, fetch: Fetch, hosted: HostedPartition, error: RinglogError | OSError) -> None:
+        self._add_error(fetch, hosted.partition, disk_error(hosted.name, "read", error))
+        self._read_done(fetch)
+
+    def _read_done(self, fetch: Fetch) -> None:
+        fetch.reading -= 1
+        if fetch.reading == 0:
+            self._finish(fetch)
+
+    def _add_row(self, fetch: Fetch, hosted: HostedPartition, slices: Slices) -> None:
+        log = hosted.log
+        row = FETCH_ROW_PACK.pack(
+            hosted.partition,
+            0,
+            0,
+            log.log_start_offset,
+            log.readable_offset,
+            slices.next_offset,
+            slices.nbytes,
+            0,
+        )
+        fetch.rows.append(row)
+        fetch.slices.append(slices)
+        fetch.bytes_left -= slices.nbytes
+        self._stats.moved(hosted.partition, bytes_out=slices.nbytes)
+
+    def _add_error(self, fetch: Fetch, partition: int, error: RinglogError) -> None:
+        hosted = None
+        if isinstance(error, OffsetOutOfRange):
+            hosted = self._find(partition)
+        elif not isinstance(error, StaleMetadata | PartitionFenced):
+            self._stats.counts["errors"] += 1
+        start, readable = (hosted.log.log_start_offset, hosted.log.readable_offset) if hosted else (-1, -1)
+        fetch.rows.append(FETCH_ROW_PACK.pack(partition, number_of(error), 0, start, readable, -1, 0, 0))
+
+    def _finish(self, fetch: Fetch) -> None:
+        asker, views = fetch.asker, [view for slices in fetch.slices for view in slices.views]
+        head = pack_fetch_head(fetch.session.session, fetch.rows)
+        data_bytes = sum(slices.nbytes for slices in fetch.slices)
+        self._stats.counts["fetches"] += 1
+        self._stats.counts["bytes_out"] += data_bytes
+        if data_bytes <= INLINE_BYTES_MAX:
+            asker.reply(b"".join([head, *views]))
+            for slices in fetch.slices:
+                slices.release()
+            return
+        token, self._next_token = self._next_token, self._next_token + 1
+        ranges = [(_address(view) - self._region_at, view.nbytes) for view in views]
+        self._lent[token] = (asker.outlet, fetch.slices)
+        asker.reply(pack_lent(token, head, ranges), Flag.REPLY | LENT)
+
+
+def _address(view: memoryview) -> int:
+    """Where a view's first byte lies in this process."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(view))

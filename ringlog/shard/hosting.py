@@ -1,0 +1,178 @@
+"""The partitions that a shard serves: follows the metadata, opens, reconfigures, reopens and removes logs.
+
+Opening is work (files are made, tails are scanned), so it is done a few milliseconds at a time between cycles;
+until a partition is open, requests for it are refused, retriably.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+
+from ringlog.controller.image import MetadataImage
+from ringlog.controller.topic_config import with_defaults
+from ringlog.errors import PartitionBusy, RinglogError, StaleMetadata
+from ringlog.log.events import disk_error
+from ringlog.log.partition import LogStatus, PartitionLog
+from ringlog.log.settings import FlushPolicy, LogSettings
+from ringlog.log.store import LogStore
+from ringlog.model import TopicPartition
+from ringlog.ring.stats import Stats
+from ringlog.shard.acks import AckQueue
+
+OPEN_SLICE_S = 0.02
+REOPEN_MS = 500
+"""Between two attempts to open a partition that a disk error closed."""
+
+_log = logging.getLogger(__name__)
+
+
+class HostedPartition:
+    """One open partition, and all that the shard knows of it beside its log."""
+
+    __slots__ = ("acks", "log", "name", "partition", "watchers")
+
+    def __init__(self, partition: int, log: PartitionLog) -> None:
+        self.partition = partition
+        self.name = log.name
+        self.log = log
+        self.acks = AckQueue(partition)
+        self.watchers: set[object] = set()
+        """Fetch sessions that want to know of new records."""
+
+
+def log_settings(config: dict[str, str]) -> LogSettings:
+    """The log's settings for a topic's config.
+
+    >>> log_settings({"flush": "os"}).flush.on_ack
+    False
+    """
+    full = with_defaults(config)
+    return LogSettings(
+        segment_bytes=int(full["segment.bytes"]),
+        segment_ms=int(full["segment.ms"]),
+        batch_bytes_max=int(full["max.message.bytes"]),
+        flush=FlushPolicy.parse(full["flush"]),
+        append_time=full["message.timestamp.type"] == "LogAppendTime",
+    )
+
+
+class Hosting:
+    """All partitions of one shard."""
+
+    def __init__(
+        self, shard: int, store: LogStore, stats: Stats, on_gone: Callable[[HostedPartition], None]
+    ) -> None:
+        self.shard = shard
+        self.store = store
+        self.image = MetadataImage()
+        self.hosted: dict[int, HostedPartition] = {}
+        self.by_name: dict[TopicPartition, HostedPartition] = {}
+        self._stats = stats
+        self._on_gone = on_gone
+        self._to_open: deque[int] = deque()
+        self._opening: set[int] = set()
+        self._names: dict[int, TopicPartition] = {}
+        """Of all partitions that are hosted, or will be."""
+        self._configs: dict[int, dict[str, str]] = {}
+        self._retry_at_ms: dict[int, int] = {}
+        """Partitions that could not be opened, and when to try again."""
+
+    @property
+    def settled(self) -> bool:
+        """All partitions of the present metadata are open, or failed to open."""
+        return not self._to_open
+
+    def find(self, partition: int) -> HostedPartition:
+        """A partition that must be open; raises what its client should be told."""
+        found = self.hosted.get(partition)
+        if found is not None:
+            return found
+        if partition in self._opening or partition in self._retry_at_ms:
+            raise PartitionBusy(f"partition {self._names[partition]} is being opened. Retry after a pause")
+        raise StaleMetadata(f"partition id {partition} is not served here. Fetch metadata, then retry")
+
+    def follow(self) -> None:
+        """Compare what is hosted with the image, and plan what must change."""
+        wanted = {
+            found.partition: found for found in self.image.partitions.values() if found.shard == self.shard
+        }
+        for partition in [known for known in self._names if known not in wanted]:
+            self._drop(partition, deleted=partition not in self.image.partitions)
+        for partition, found in wanted.items():
+            config = self.image.topics_by_id[found.topic_id].config
+            if partition not in self._names:
+                self._names[partition] = self.image.name_of(partition)
+                self._opening.add(partition)
+                self._to_open.append(partition)
+            elif self._configs[partition] != config and partition in self.hosted:
+                self.store.reconfigure(self._names[partition], log_settings(config))
+            self._configs[partition] = config
+
+    def work(self, now_ms: int) -> None:
+        """Open what is to be opened, for a slice of time."""
+        if self._retry_at_ms:
+            for partition in [p for p, at in self._retry_at_ms.items() if at <= now_ms]:
+                del self._retry_at_ms[partition]
+                self._opening.add(partition)
+                self._to_open.append(partition)
+        if not self._to_open:
+            return
+        until = time.monotonic() + OPEN_SLICE_S
+        while self._to_open and time.monotonic() < until:
+            self._open(self._to_open.popleft(), now_ms)
+
+    @property
+    def next_retry_ms(self) -> int | None:
+        return min(self._retry_at_ms.values(), default=None)
+
+    def fenced(self, log: PartitionLog, error: RinglogError, now_ms: int) -> None:
+        """A disk error closed a log: nothing more is taken until it was opened anew from disk."""
+        found = self.by_name.get(log.name)
+        if found is None or found.log is not log:
+            return
+        _log.error("%s is fenced: %s", log.name, error)
+        self._stats.counts["fenced"] += 1
+        self._forget(found)
+        found.acks.refuse_all(error)
+        self._retry_at_ms[found.partition] = now_ms + REOPEN_MS
+
+    def _open(self, partition: int, now_ms: int) -> None:
+        name = self._names.get(partition)
+        if name is None:
+            return  # dropped while it waited
+        self._opening.discard(partition)
+        settings = log_settings(self._configs[partition])
+        try:
+            if name in self.store.logs and self.store.logs[name].status is not LogStatus.OPEN:
+                log = self.store.reopen(name, now_ms=now_ms)
+            else:
+                log = self.store.open(name, settings, now_ms=now_ms)
+        except (RinglogError, OSError) as error:
+            _log.error("%s cannot be opened: %s", name, disk_error(name, "open", error))
+            self._retry_at_ms[partition] = now_ms + REOPEN_MS
+            return
+        hosted = HostedPartition(partition, log)
+        self.hosted[partition] = self.by_name[name] = hosted
+        self._stats.host(partition, self.shard)
+        self._stats.counts["partitions"] = len(self.hosted)
+
+    def _drop(self, partition: int, *, deleted: bool) -> None:
+        name = self._names.pop(partition)
+        self._opening.discard(partition)
+        self._retry_at_ms.pop(partition, None)
+        self._configs.pop(partition, None)
+        found = self.hosted.get(partition)
+        if found is not None:
+            self._forget(found)
+            found.acks.refuse_all(StaleMetadata(f"partition {name} is no longer here. Fetch metadata"))
+        self._stats.leave(partition)
+        if deleted:
+            self.store.remove(name)
+
+    def _forget(self, found: HostedPartition) -> None:
+        del self.hosted[found.partition], self.by_name[found.name]
+        self._stats.counts["partitions"] = len(self.hosted)
+        self._on_gone(found)
