@@ -197,11 +197,71 @@ public:
     }
 
     nb::object get(int64_t i) const {
-        if (i < 0 || i >= size()) throw nb::index_error("record out of range");
+        check_in_range(i);
         return make(sections_.all()[section_of(i)], positions_[static_cast<size_t>(i)]);
     }
 
+    int64_t offset(int64_t i) const {
+        const Opened opened = open(i);
+        return opened.row.base_offset + opened.record.offset_delta;
+    }
+
+    int64_t timestamp(int64_t i) const {
+        const Opened opened = open(i);
+        return Clock(opened.row).at(opened.record.timestamp_delta);
+    }
+
+    nb::object key(int64_t i) const { return object_of(open(i).record.key); }
+
+    nb::object value(int64_t i) const { return object_of(open(i).record.value); }
+
+    nb::list headers(int64_t i) const {
+        const Opened opened = open(i);
+        return headers_of(opened.record, opened.end);
+    }
+
+    // The first record at or above an offset; the number of records when all lie below. Offsets only rise:
+    // they do within a batch that was accepted, and a log's batches follow each other.
+    int64_t find(int64_t wanted) const {
+        int64_t low = 0;
+        int64_t high = size();
+        while (low < high) {
+            const int64_t middle = low + (high - low) / 2;
+            if (offset(middle) < wanted) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        return low;
+    }
+
 private:
+    struct Opened {
+        BatchRow row;
+        Record record;
+        const uint8_t* end;
+    };
+
+    void check_in_range(int64_t i) const {
+        if (i < 0 || i >= size()) throw nb::index_error("record out of range");
+    }
+
+    Opened open(int64_t i) const {
+        check_in_range(i);
+        return open(sections_.all()[section_of(i)], positions_[static_cast<size_t>(i)]);
+    }
+
+    // The record is parsed anew, with all checks: its bytes may lie in memory that others can change.
+    static Opened open(const Section& section, uint32_t position) {
+        Opened opened{section.row, {}, section.records.data + section.records.size};
+        opened.row.record_count = 1;
+        RecordParser parser({section.records.data + position, section.records.size - position}, opened.row,
+                            false);
+        if (!parser.next(opened.record)) throw std::runtime_error("the buffer changed behind its index");
+        return opened;
+    }
+
     PyTypeObject* type() const noexcept { return reinterpret_cast<PyTypeObject*>(record_type_.ptr()); }
 
     size_t section_of(int64_t i) const noexcept {
@@ -230,19 +290,13 @@ private:
     }
 
     nb::object make(const Section& section, uint32_t position) const {
-        // The record is parsed anew, with all checks: its bytes may lie in memory that others can change.
-        BatchRow row = section.row;
-        row.record_count = 1;
-        const Bytes from{section.records.data + position, section.records.size - position};
-        RecordParser parser(from, row, false);
-        Record record;
-        if (!parser.next(record)) throw std::runtime_error("the buffer changed behind its index");
+        const auto [row, record, end] = open(section, position);
         nb::object made = nb::steal(type()->tp_alloc(type(), 5));
         if (!made.is_valid()) throw nb::python_error();
         const nb::object fields[] = {nb::int_(row.base_offset + record.offset_delta),
                                      nb::int_(Clock(row).at(record.timestamp_delta)),
                                      object_of(record.key), object_of(record.value),
-                                     headers_of(record, from.data + from.size)};
+                                     headers_of(record, end)};
         for (Py_ssize_t i = 0; i < 5; ++i) PyTuple_SET_ITEM(made.ptr(), i, fields[i].inc_ref().ptr());
         return made;
     }
@@ -252,6 +306,34 @@ private:
     std::vector<int64_t> begins_;      // per section, the number of records before it
     std::vector<uint32_t> positions_;  // per record, where it begins in its section
 };
+
+// The tuples (owner, start) to (owner, stop - 1), each of `type`: a subclass of tuple that adds no fields.
+nb::list tuple_pairs(nb::type_object type, nb::handle owner, int64_t start, int64_t stop) {
+    auto* const made_type = reinterpret_cast<PyTypeObject*>(type.ptr());
+    if (!PyType_IsSubtype(made_type, &PyTuple_Type) || made_type->tp_dictoffset != 0 ||
+        made_type->tp_basicsize != PyTuple_Type.tp_basicsize) {
+        throw nb::type_error("type must be a tuple with empty __slots__");
+    }
+    const int64_t count = std::max<int64_t>(stop - start, 0);
+    auto pairs = nb::steal<nb::list>(PyList_New(count));
+    if (!pairs.is_valid()) throw nb::python_error();
+    for (int64_t i = 0; i < count; ++i) {
+        PyObject* const number = PyLong_FromLongLong(start + i);
+        if (number == nullptr) throw nb::python_error();
+        PyObject* const pair = made_type->tp_alloc(made_type, 2);
+        if (pair == nullptr) {
+            Py_DECREF(number);
+            throw nb::python_error();
+        }
+        PyTuple_SET_ITEM(pair, 0, owner.inc_ref().ptr());
+        PyTuple_SET_ITEM(pair, 1, number);
+        // The owner knows nothing of its records, so no cycle goes through one: the collector need not look
+        // at millions of them.
+        PyObject_GC_UnTrack(pair);
+        PyList_SET_ITEM(pairs.ptr(), i, pair);
+    }
+    return pairs;
+}
 
 nb::tuple bytes_needed(nb::handle prefix, nb::handle row) {
     const PyBuffer view(prefix);
@@ -279,7 +361,14 @@ void bind_decode(nb::module_& m) {
              nb::arg("rows"), nb::arg("payloads").none(), nb::arg("record_type"))
         .def("__len__", &RecordIndex::size)
         .def("get", &RecordIndex::get, nb::arg("i"))
-        .def("slice", &RecordIndex::slice, nb::arg("start"), nb::arg("stop"));
+        .def("slice", &RecordIndex::slice, nb::arg("start"), nb::arg("stop"))
+        .def("offset", &RecordIndex::offset, nb::arg("i"))
+        .def("timestamp", &RecordIndex::timestamp, nb::arg("i"))
+        .def("key", &RecordIndex::key, nb::arg("i"))
+        .def("value", &RecordIndex::value, nb::arg("i"))
+        .def("headers", &RecordIndex::headers, nb::arg("i"))
+        .def("find", &RecordIndex::find, nb::arg("offset"));
+    m.def("tuple_pairs", &tuple_pairs, nb::arg("type"), nb::arg("owner"), nb::arg("start"), nb::arg("stop"));
 }
 
 }  // namespace ringlog

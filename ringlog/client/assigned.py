@@ -1,0 +1,99 @@
+"""One assigned partition, as a fetcher sees it: where the reader is, what waits for it, what went wrong."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from ringlog.client.chunk import Chunk
+from ringlog.errors import RinglogError
+from ringlog.model import TopicPartition
+
+UNKNOWN = -1
+
+
+class Place(NamedTuple):
+    """Where metadata say that a partition is served."""
+
+    topic_id: int
+    partition: int
+    """The node-wide id, which frames name."""
+    lane: int
+
+
+class Assigned:
+    """A partition in one of these states; `generation` grows whenever answers under way no longer count.
+
+    SETTLING  `reset` says which end of the log to start from; nothing is fetched until that offset is known
+    MISPLACED the metadata proved wrong; nothing is asked until they were refreshed
+    FETCHING  `position` ≤ every record in `chunks` < `fetch_offset`, in order and without a gap
+    FAILED    `failure` waits for the poller, behind the chunks; raising it takes the partition back to FETCHING
+    """
+
+    __slots__ = (
+        "buffered_bytes",
+        "chunks",
+        "failure",
+        "fetch_offset",
+        "generation",
+        "in_flight",
+        "log_start_offset",
+        "misplaced",
+        "paused",
+        "place",
+        "position",
+        "queued",
+        "readable_offset",
+        "reset",
+        "retries",
+        "retry_at_s",
+        "tp",
+    )
+
+    def __init__(self, tp: TopicPartition, place: Place) -> None:
+        self.tp = tp
+        self.place = place
+        self.generation = 0
+        self.position = UNKNOWN
+        """The offset that the poller gets next."""
+        self.fetch_offset = UNKNOWN
+        """The offset to ask the node for next."""
+        self.reset: int | None = None
+        """EARLIEST or LATEST: to be looked up, once the chunks are polled."""
+        self.misplaced = False
+        self.paused = False
+        self.in_flight = False
+        self.queued = False
+        """In the fetcher's queue of partitions that have something for the poller."""
+        self.chunks: deque[Chunk] = deque()
+        self.buffered_bytes = 0
+        self.failure: RinglogError | None = None
+        self.retries = 0
+        self.retry_at_s = 0.0
+        self.readable_offset = UNKNOWN
+        self.log_start_offset = UNKNOWN
+
+    @property
+    def settling(self) -> bool:
+        """The next thing to ask for is an offset, not records."""
+        return self.reset is not None and not self.chunks
+
+    def outdate(self) -> int:
+        """Let no answer that is under way count, and drop what came before. Says how many bytes went."""
+        dropped = self.buffered_bytes
+        self.generation += 1
+        self.in_flight = False
+        self.chunks.clear()
+        self.buffered_bytes = 0
+        self.failure = None
+        self.retries, self.retry_at_s = 0, 0.0
+        return dropped
+
+    def stand_at(self, offset: int) -> None:
+        """Read on from an offset. There must be no chunks."""
+        self.position = self.fetch_offset = offset
+        self.reset = None
+
+    def back_off(self, now_s: float, first_s: float, most_s: float) -> None:
+        self.retry_at_s = now_s + min(first_s * 2**self.retries, most_s)
+        self.retries = min(self.retries + 1, 16)
