@@ -28,7 +28,12 @@ def _parse_from(ctx: click.Context, parameter: click.Parameter, value: str) -> o
     help="beginning, end, an offset, a time in ISO 8601, or milliseconds since 1970.",
 )
 @click.option(
-    "--partition", "-p", "partitions", type=click.IntRange(min=0), multiple=True, help="Only this; may be repeated."
+    "--partition",
+    "-p",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    help="Only this; may be repeated.",
 )
 @click.option("--count", "-n", type=click.IntRange(min=0), help="Stop after so many records.")
 @click.option(

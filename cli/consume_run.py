@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cli.clients import open_admin, open_consumer
+from cli.counted import counted
 from cli.output import GatheredOutput
 from cli.start_point import StartKind, StartPoint
 from cli.topic_errors import naming_near_topics
@@ -35,69 +36,67 @@ class ConsumePlan:
 
 def consume_topic(bootstrap: str, plan: ConsumePlan, formatter: Callable[[Any], str]) -> None:
     """Print records until the count, the end or Ctrl-C."""
-    with naming_near_topics(plan.topic, lambda: open_admin(bootstrap)):
-        places = _partitions(bootstrap, plan)
-        with open_consumer(bootstrap, auto_offset_reset="earliest") as consumer, GatheredOutput() as out:
-            consumer.assign(places)
-            ends = consumer.end_offsets(places)
-            begins = _seek(consumer, plan.start, places, ends)
-            _print_all(consumer, plan, begins, ends, formatter, out)
+    with (
+        naming_near_topics(plan.topic, lambda: open_admin(bootstrap)),
+        open_consumer(bootstrap, auto_offset_reset="earliest") as consumer,
+        GatheredOutput() as out,
+    ):
+        places = _places(consumer, plan)
+        ends = consumer.end_offsets(places)
+        begins = _begins(consumer, plan.start, places, ends)
+        first = consumer.beginning_offsets(places)
+        # No partition can be read below its start, nor beyond its end.
+        consumer.assign([(*place, min(max(begins[place], first[place]), ends[place])) for place in places])
+        _print_all(consumer, plan, begins, ends, formatter, out)
 
 
-def _partitions(bootstrap: str, plan: ConsumePlan) -> list[TopicPartition]:
-    with open_admin(bootstrap) as admin:
-        there = [partition.partition for partition in admin.describe_topic(plan.topic).partitions]
+def _places(consumer: Consumer, plan: ConsumePlan) -> list[TopicPartition]:
+    there = consumer.partitions_for_topic(plan.topic)
     for wanted in plan.partitions:
         if wanted not in there:
             raise InvalidRequest(
-                f"{plan.topic} has no partition {wanted}. It has {len(there)}: 0 to {len(there) - 1}."
+                f"{plan.topic} has no partition {wanted}. It has {counted(len(there), 'partition')}, from 0 on."
             )
-    return [TopicPartition(plan.topic, partition) for partition in plan.partitions or there]
+    return [TopicPartition(plan.topic, partition) for partition in plan.partitions or sorted(there)]
 
 
-def _seek(
+def _begins(
     consumer: Consumer,
     start: StartPoint,
     places: Sequence[TopicPartition],
-    ends: dict[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """Let the consumer stand where it shall begin. The offsets below which nothing is to be shown."""
-    first = consumer.beginning_offsets(places)
+    """The offsets below which nothing is to be shown."""
     match start.kind:
         case StartKind.BEGINNING:
-            begins = dict(first)
+            return dict.fromkeys(places, 0)
         case StartKind.END:
-            begins = dict(ends)
+            return dict(ends)
         case StartKind.OFFSET:
-            begins = dict.fromkeys(places, start.value)
-            if all(start.value > ends[place] for place in places):
-                longest = max(ends.values())
-                print(f"ringlog: there is no offset {start.value} yet; the next is {longest}.", file=sys.stderr)
+            longest = max(ends.values())
+            if start.value > longest:
+                print(
+                    f"ringlog: there is no offset {start.value} yet; the next is {longest}.", file=sys.stderr
+                )
+            return dict.fromkeys(places, start.value)
         case StartKind.TIME:
             found = consumer.offsets_for_times(dict.fromkeys(places, start.value))
-            begins = {place: _offset_of(found.get(place), ends[place]) for place in places}
-    for place in places:
-        # No partition can be read below its start, nor beyond its end.
-        consumer.seek(place, min(max(begins[place], first[place]), ends[place]))
-    return begins
-
-
-def _offset_of(found: Any, end: int) -> int:
-    """Of what a lookup by time found; the end when all records are older."""
-    return end if found is None else int(found.offset)
+            return {place: ends[place] if at is None else at.offset for place, at in found.items()}
 
 
 def _print_all(
     consumer: Consumer,
     plan: ConsumePlan,
-    begins: dict[TopicPartition, int],
-    ends: dict[TopicPartition, int],
+    begins: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
     formatter: Callable[[Any], str],
     out: GatheredOutput,
 ) -> None:
     left = sys.maxsize if plan.count is None else plan.count
-    unfinished = set(ends) if plan.follow else {place for place in ends if consumer.position(place) < ends[place]}
-    consumer.pause(sorted(set(ends) - unfinished))
+    unfinished = (
+        set(ends) if plan.follow else {place for place in ends if consumer.position(place) < ends[place]}
+    )
+    consumer.pause(*(set(ends) - unfinished))
     while left and unfinished:
         records = consumer.poll(timeout_ms=POLL_MS, max_records=min(left, RECORDS_PER_POLL))
         positions = {place: consumer.position(place) for place in unfinished}
@@ -108,7 +107,7 @@ def _print_all(
         if not plan.follow:
             done = {place for place, position in positions.items() if position >= ends[place]}
             unfinished -= done
-            consumer.pause(sorted(done))
+            consumer.pause(*done)
 
 
 def _inside(

@@ -95,7 +95,9 @@ def demo(records: int, directory: str | None, keep: bool) -> None:
     shutil.rmtree(path)
     if not os.listdir(directory):
         os.rmdir(directory)
-    console.print(f"\nThe log was removed. Look into one yourself:\n  {_hint('demo', '--keep')}", soft_wrap=True)
+    console.print(
+        f"\nThe log was removed. Look into one yourself:\n  {_hint('demo', '--keep')}", soft_wrap=True
+    )
 
 
 def run(console: Screen, records: int, directory: str, path: str) -> None:

@@ -78,7 +78,9 @@ def compile_format(text: str) -> Formatter:
         elif escape in _ESCAPES:
             parts.append(_ESCAPES[escape])
         else:
-            raise ValueError(f"\\{escape} stands for nothing; there are " + " ".join(f"\\{e}" for e in _ESCAPES))
+            raise ValueError(
+                f"\\{escape} stands for nothing; there are " + " ".join(f"\\{e}" for e in _ESCAPES)
+            )
     parts.append(text[at:].replace("%", "%%") + "\n")
     template = "".join(parts)
     if len(fields) == 1:

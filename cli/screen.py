@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -25,7 +26,9 @@ class Screen(Console):
         raise BrokenPipeError
 
 
-def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None) -> None:
+def print_table(
+    headings: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None
+) -> None:
     """Print rows under headings: numbers to the right, with separators; no row is cut or wrapped.
 
     Names and settings come from others: they are shown as text, never read as markup.
@@ -62,3 +65,21 @@ def progress_bar(total: float | None) -> Iterator[Callable[[float, str], None]]:
     ) as live:
         task = live.add_task("", total=total)
         yield lambda done, text: live.update(task, completed=done, description=text)
+
+
+@contextmanager
+def late_bar(after_s: float) -> Iterator[Callable[[str], None]]:
+    """A line of progress on stderr that comes only when something takes longer. Call what it yields with a text."""
+    with ExitStack() as stack:
+        began_s = time.monotonic()
+        update: Callable[[float, str], None] | None = None
+
+        def show(text: str) -> None:
+            nonlocal update
+            if update is None:
+                if time.monotonic() - began_s < after_s:
+                    return
+                update = stack.enter_context(progress_bar(None))
+            update(0, text)
+
+        yield show

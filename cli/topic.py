@@ -27,10 +27,15 @@ def topic() -> None:
 @topic.command()
 @click.argument("name")
 @click.option(
-    "--partitions", "-p", type=click.IntRange(min=1), help="How many; by default as many as the node is set to."
+    "--partitions",
+    "-p",
+    type=click.IntRange(min=1),
+    help="How many; by default as many as the node is set to.",
 )
 @click.option("--replication-factor", "-r", type=click.IntRange(min=1), default=1, show_default=True)
-@click.option("--config", "-c", "settings", multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated.")
+@click.option(
+    "--config", "-c", "settings", multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated."
+)
 @click.option("--if-not-exists", is_flag=True, help="Be content when the topic is there already.")
 @client_options
 def create(
@@ -97,7 +102,9 @@ def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
 
 @topic.command()
 @click.argument("name")
-@click.option("--config", "-c", "settings", multiple=True, metavar="KEY=VALUE", help="Set this; may be repeated.")
+@click.option(
+    "--config", "-c", "settings", multiple=True, metavar="KEY=VALUE", help="Set this; may be repeated."
+)
 @click.option("--reset", multiple=True, metavar="KEY", help="Take this back to its default; may be repeated.")
 @client_options
 def alter(

@@ -109,7 +109,9 @@ def _description(described: Any) -> dict[str, Any]:
 
 def _print_description(described: Any) -> None:
     records = sum(p.next_offset - p.log_start_offset for p in described.partitions)
-    print(f"{described.name}: {counted(len(described.partitions), 'partition')}, {counted(records, 'record')}")
+    print(
+        f"{described.name}: {counted(len(described.partitions), 'partition')}, {counted(records, 'record')}"
+    )
     for key, value in sorted(described.config.items()):
         print(f"  {key} = {value}")
     headings = ("PARTITION", "FIRST", "READABLE", "NEXT", "MB", "SEGMENTS", "STATUS")
@@ -155,13 +157,14 @@ def delete_topics(bootstrap: str, names: Sequence[str], *, as_json: bool) -> Non
 
 def add_partitions_to(bootstrap: str, name: str, total: int, *, as_json: bool) -> None:
     """Let a topic have so many partitions in all."""
-    with open_admin(bootstrap) as admin:
-        with naming_near_topics(name, lambda: open_admin(bootstrap)):
-            admin.add_partitions(name, total)
+    with open_admin(bootstrap) as admin, naming_near_topics(name, lambda: open_admin(bootstrap)):
+        admin.add_partitions(name, total)
     if as_json:
         _print_json({"name": name, "partitions": total})
     else:
-        print(f"{name} has {counted(total, 'partition')} now. New records of a key may go to another of them.")
+        print(
+            f"{name} has {counted(total, 'partition')} now. New records of a key may go to another of them."
+        )
 
 
 def _print_json(fields: Mapping[str, Any]) -> None:

@@ -22,7 +22,11 @@ def load_options(topic: str, partitions: int, count_help: str) -> Callable[[Comm
     """The options that all benchmarks take."""
     options = (
         click.option(
-            "--record-size", type=click.IntRange(1, 4_000_000), default=100, show_default=True, help="Bytes of a value."
+            "--record-size",
+            type=click.IntRange(1, 4_000_000),
+            default=100,
+            show_default=True,
+            help="Bytes of a value.",
         ),
         click.option("--count", type=click.IntRange(min=1), help=count_help),
         click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this time."),
@@ -106,7 +110,11 @@ def consume(**options: Any) -> None:
 
 
 @bench.command()
-@load_options("bench-latency", 1, "Stop after so many records; 1,000 (or 5 seconds of --rate) when --seconds is not given either.")
+@load_options(
+    "bench-latency",
+    1,
+    "Stop after so many records; 1,000 (or 5 seconds of --rate) when --seconds is not given either.",
+)
 def latency(**options: Any) -> None:
     """Send records and receive them, and time each from its sending to its arrival.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from cli.acked import least_durable
 from cli.bench.sketch import Sketch
 
 
@@ -33,19 +34,7 @@ class Outcome:
         self.records += other.records
         self.value_bytes += other.value_bytes
         self.latencies.merge(other.latencies)
-        self.durability = least_durable(self.durability, other.durability)
-
-
-_DURABILITY_ORDER = ("none", "received", "written", "flushed", "committed", "stable")
-
-
-def least_durable(first: str, second: str) -> str:
-    """The weaker of two promises; an empty one has not been made yet.
-
-    >>> least_durable("flushed", "written"), least_durable("", "flushed")
-    ('written', 'flushed')
-    """
-    return min((word for word in (first, second) if word), key=_DURABILITY_ORDER.index, default="")
+        self.durability = least_durable((self.durability, other.durability))
 
 
 def figures(what: str, outcome: Outcome, **extra: Any) -> dict[str, Any]:

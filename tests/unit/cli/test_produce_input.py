@@ -64,7 +64,8 @@ def test_columns_that_nobody_gave_are_left_out():
 
 
 @pytest.mark.parametrize(
-    "line", [b"hello", b"[1]", b'{"partition": "x"}', b'{"value": {"base64": "*"}}', b'{"headers": 5}', b"\xff"]
+    "line",
+    [b"hello", b"[1]", b'{"partition": "x"}', b'{"value": {"base64": "*"}}', b'{"headers": 5}', b"\xff"],
 )
 def test_a_line_that_is_no_record_is_named(line):
     with pytest.raises(BadLine, match="line 2 is no record in JSON"):
