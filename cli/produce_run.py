@@ -52,29 +52,32 @@ def produce_lines(bootstrap: str, plan: ProducePlan, file: BinaryIO) -> None:
     if plan.acks == "0":
         settings["enable_idempotence"] = False  # nobody answers, so nobody can be asked again
     began_s = time.monotonic()
-    with naming_near_topics(plan.topic, lambda: open_admin(bootstrap)):
-        with open_producer(bootstrap, **settings) as producer:
-            sending = Sending(producer, plan.topic)
-            try:
-                _send_all(sending, plan, file)
-            except BadLine as wrong:
-                sending.finish()
-                hint = (
-                    "Without --json a line is sent as it is."
-                    if plan.as_json
-                    else "Lines before it were sent."
-                )
-                raise InvalidRequest(f"{wrong}. {hint}") from None
-            finally:
-                # Whatever ended it, what was acknowledged is told: it will not be taken back.
+    with (
+        naming_near_topics(plan.topic, lambda: open_admin(bootstrap)),
+        open_producer(bootstrap, **settings) as producer,
+    ):
+        sending = Sending(producer, plan.topic)
+        try:
+            _send_all(sending, plan, file)
+        except (RinglogError, KeyboardInterrupt):
+            # Whatever ended it, what was acknowledged is told: it will not be taken back.
+            sending.take_what_is_there()
+            if sending.acknowledged:
                 _report(sending, plan, time.monotonic() - began_s)
+            raise
+        _report(sending, plan, time.monotonic() - began_s)
 
 
 def _send_all(sending: Sending, plan: ProducePlan, file: BinaryIO) -> None:
     with late_bar(QUIET_S) as show:
-        for chunk in _chunks(plan, file):
-            sending.send(chunk)
-            show(f"{sending.acknowledged:,} of {sending.sent:,} records acknowledged")
+        try:
+            for chunk in _chunks(plan, file):
+                sending.send(chunk)
+                show(f"{sending.acknowledged:,} of {sending.sent:,} records acknowledged")
+        except BadLine as wrong:
+            sending.finish()
+            hint = " Without --json a line is sent as it is." if plan.as_json else ""
+            raise InvalidRequest(f"{wrong}. What stands before it was sent.{hint}") from None
         sending.finish()
 
 
@@ -147,7 +150,6 @@ class Sending:
 
 
 def _report(sending: Sending, plan: ProducePlan, seconds: float) -> None:
-    sending.take_what_is_there()
     if plan.as_json:
         found = {
             "topic": plan.topic,

@@ -21,11 +21,11 @@ def prepare_streams() -> None:
                 os.dup2(nowhere, descriptor)
                 os.close(nowhere)
     if sys.stdin is None:
-        sys.stdin = open(0, encoding="utf-8", closefd=False)
+        sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
     if sys.stdout is None:
-        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)
     if sys.stderr is None:
-        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
     for stream in (sys.stdout, sys.stderr):
         # Record bytes can be any text; a terminal that lacks a letter gets its code instead of an error.
         if isinstance(stream, io.TextIOWrapper):
