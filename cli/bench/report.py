@@ -49,7 +49,7 @@ def figures(what: str, outcome: Outcome, **extra: Any) -> dict[str, Any]:
     return {
         "bench": what,
         "records": outcome.records,
-        "seconds": round(seconds, 6),
+        "seconds": round(seconds, 9),
         "records_per_s": round(outcome.records / seconds, 1),
         "mb_per_s": round(outcome.value_bytes / seconds / 1e6, 3),
         "p50_ms": round(outcome.latencies.quantile_ms(0.5), 4),

@@ -86,7 +86,11 @@ class FakeAdmin(_Client):
     """Answers from the topics in memory."""
 
     def create_topic(
-        self, name: str, num_partitions: int = -1, replication_factor: int = 1, config: dict[str, str] | None = None
+        self,
+        name: str,
+        num_partitions: int = -1,
+        replication_factor: int = 1,
+        config: dict[str, str] | None = None,
     ) -> None:
         if name in self._node.topics:
             raise TopicExists(f"topic '{name}' is there already")
@@ -161,7 +165,9 @@ class FakeProducer(_Client):
             rows.append((value, fields))
         return ManyFuture([self._take(topic, rows, partition)])
 
-    def _take(self, topic: str, rows: list[tuple[bytes | None, dict[str, Any]]], partition: int | None) -> BatchState:
+    def _take(
+        self, topic: str, rows: list[tuple[bytes | None, dict[str, Any]]], partition: int | None
+    ) -> BatchState:
         node = self._node
         count = len(node.topic(topic).partitions)
         state = BatchState(topic, partition or 0)
@@ -209,7 +215,10 @@ class FakeConsumer(_Client):
 
     def offsets_for_times(self, times: Any) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         return {
-            place: next((OffsetAndTimestamp(r.offset, r.timestamp) for r in self._log(place) if r.timestamp >= ms), None)
+            place: next(
+                (OffsetAndTimestamp(r.offset, r.timestamp) for r in self._log(place) if r.timestamp >= ms),
+                None,
+            )
             for place, ms in times.items()
         }
 

@@ -61,7 +61,13 @@ def node(monkeypatch) -> FakeNode:
     """A node in memory, which all clients of the command meet."""
     fake = FakeNode()
     monkeypatch.delenv("RINGLOG_BOOTSTRAP", raising=False)
-    for module in ("cli.topic_calls", "cli.consume_run", "cli.produce_run", "cli.bench.run", "cli.bench.worker"):
+    for module in (
+        "cli.topic_calls",
+        "cli.consume_run",
+        "cli.produce_run",
+        "cli.bench.run",
+        "cli.bench.worker",
+    ):
         for name, opener in (("admin", fake.admin), ("producer", fake.producer), ("consumer", fake.consumer)):
             monkeypatch.setattr(f"{module}.open_{name}", opener, raising=False)
     return fake

@@ -90,7 +90,9 @@ def test_alter_sets_and_resets(run, node):
     ]
 
 
-@pytest.mark.parametrize("arguments", [[], ["-c", "novalue"], ["-c", "a=1", "--reset", "a"], ["-c", "a=1", "-c", "a=2"]])
+@pytest.mark.parametrize(
+    "arguments", [[], ["-c", "novalue"], ["-c", "a=1", "--reset", "a"], ["-c", "a=1", "-c", "a=2"]]
+)
 def test_alter_refuses_what_makes_no_sense(run, node, arguments):
     node.create("orders")
     assert run("topic", "alter", "orders", *arguments).exit_code == ExitCode.USAGE
@@ -131,4 +133,9 @@ def test_bootstrap_comes_from_the_environment_unless_it_is_given(run, node):
     run("topic", "list", "--bootstrap", "given:1", env={"RINGLOG_BOOTSTRAP": "env:1"})
     run("--bootstrap", "given:1", "topic", "list", env={"RINGLOG_BOOTSTRAP": "env:1"})
     run("topic", "list")
-    assert [opened["bootstrap"] for opened in node.opened] == ["env:1", "given:1", "given:1", "127.0.0.1:9400"]
+    assert [opened["bootstrap"] for opened in node.opened] == [
+        "env:1",
+        "given:1",
+        "given:1",
+        "127.0.0.1:9400",
+    ]
