@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import logging
 import os
 from typing import Literal
@@ -48,6 +49,14 @@ def open_disk(prefer: Preference = "auto") -> WatchingDisk:
             reason,
         )
         return PlainDisk()
+
+
+def preload() -> None:
+    """Load the engine's package in a process that will fork: its first import writes a cache, and two at once collide."""
+    try:
+        importlib.import_module("ringlog.disk.uring")
+    except (ImportError, OSError) as error:
+        _log.debug("io_uring cannot be loaded: %s", error)  # open_disk will say so, out loud
 
 
 def why_unavailable(error: ImportError | OSError) -> str:

@@ -79,7 +79,9 @@ class NetService:
         controller: int,
         shard_process: Callable[[int], int],
         send: Sender,
+        intact: Callable[[int], bool],
     ) -> None:
+        """`intact`: whether the incarnation of a process that this one speaks with is still the latest."""
         self.peers = Peers()
         self.image = MetadataImage()
         self.has_image = False
@@ -88,6 +90,7 @@ class NetService:
         self._controller = controller
         self._shard_process = shard_process
         self._send = send
+        self._intact = intact
         self._ends: dict[int, LinkEnd] = {}
         self._regions: dict[int, memoryview] = {}
         self._overflow: dict[int, deque[bytes]] = {}
@@ -278,20 +281,23 @@ class NetService:
         if session == 0:
             self._created(correlation, flags, body)
             return
-        peer = self.peers.by_session.get(session)
-        came_us = self.peers.settle(peer, correlation) if peer is not None else None
         if flags & LENT:
             lent = unpack_lent(body)
             self._releases.setdefault(process, []).append(lent.token)
-            if peer is None or came_us is None:
-                return
             region = self._regions[process]
-            pieces = [region[at : at + nbytes] for at, nbytes in lent.ranges]
-            self._answer(peer, api_key, correlation, partition, flags & ~LENT, lent.head, pieces)
-        elif peer is not None and came_us is not None:
-            self._answer(peer, api_key, correlation, partition, flags, bytes(body))
-        if came_us is not None and api_key in (Api.PRODUCE, Api.FETCH):
-            self._stats.observe("produce_us" if api_key == Api.PRODUCE else "fetch_us", self._now_us - came_us)
+            content = b"".join([lent.head, *(region[at : at + nbytes] for at, nbytes in lent.ranges)])
+            if not self._intact(process):
+                return  # its owner died, and another may have written there: the request will be refused
+        else:
+            content = bytes(body)
+        peer = self.peers.by_session.get(session)
+        came_us = self.peers.settle(peer, correlation) if peer is not None else None
+        if peer is None or came_us is None:
+            return
+        self._answer(peer, api_key, correlation, partition, flags & ~LENT, content)
+        if api_key in (Api.PRODUCE, Api.FETCH):
+            name = "produce_us" if api_key == Api.PRODUCE else "fetch_us"
+            self._stats.observe(name, self._now_us - came_us)
 
     def retry_overflow(self) -> bool:
         """Give rings what they had no room for; False while something still waits."""
@@ -337,13 +343,11 @@ class NetService:
         partition: int,
         flags: int,
         body: bytes,
-        pieces: list[memoryview] | tuple[()] = (),
     ) -> None:
-        data_bytes = len(body) + sum(piece.nbytes for piece in pieces)
         header = pack_header(
-            api_key, correlation=correlation, partition=partition, flags=flags, body_bytes=data_bytes
+            api_key, correlation=correlation, partition=partition, flags=flags, body_bytes=len(body)
         )
-        message = b"".join((header, body, *pieces))
+        message = header + body
         if self._send(peer.routing_id, message):
             peer.sent_bytes += len(message)
             self._stats.counts["bytes_out"] += len(message)

@@ -152,6 +152,10 @@ class Links:
         self._bells = bells
         self.bell = bells[process]
         self._mine = board.topology.links_of(process)
+        links = board.topology.links
+        self._numbers = {
+            links[n].back if links[n].front == process else links[n].front: n for n in self._mine
+        }
         self._epoch = -1
         self.ends: dict[int, LinkEnd] = {}
         """By the number of the process at the other end."""
@@ -182,6 +186,11 @@ class Links:
             self.ends[peer] = new
             changes.append(LinkChange(peer, old, new))
         return changes
+
+    def intact(self, peer: int) -> bool:
+        """Whether the peer that this process speaks with was not replaced."""
+        end = self.ends.get(peer)
+        return end is not None and int(self._board.links[self._numbers[peer]]["generation"]) == end.generation
 
     def announce_wait(self) -> bool:
         """Tell all writers that this process goes to sleep. False: do not, there is something to read."""

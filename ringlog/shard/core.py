@@ -186,7 +186,7 @@ class ShardCore:
         delta = decode_delta(bytes(body))
         self.hosting.image.apply(delta)
         if not delta.more:
-            self.hosting.follow()
+            self.hosting.follow(self._now_ms)
 
     # -- what the log tells --------------------------------------------------------------------------------------
 

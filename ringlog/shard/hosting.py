@@ -94,7 +94,7 @@ class Hosting:
             raise PartitionBusy(f"partition {self._names[partition]} is being opened. Retry after a pause")
         raise StaleMetadata(f"partition id {partition} is not served here. Fetch metadata, then retry")
 
-    def follow(self) -> None:
+    def follow(self, now_ms: int) -> None:
         """Compare what is hosted with the image, and plan what must change."""
         wanted = {
             found.partition: found for found in self.image.partitions.values() if found.shard == self.shard
@@ -108,7 +108,7 @@ class Hosting:
                 self._opening.add(partition)
                 self._to_open.append(partition)
             elif self._configs[partition] != config and partition in self.hosted:
-                self.store.reconfigure(self._names[partition], log_settings(config))
+                self.store.reconfigure(self._names[partition], log_settings(config), now_ms=now_ms)
             self._configs[partition] = config
 
     def work(self, now_ms: int) -> None:

@@ -1,0 +1,160 @@
+"""What each process of a node runs after the fork: puts its parts together, works, and ends.
+
+A child shares no socket, ring or disk with its parent: it makes them itself. It dies when the supervisor does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import cast
+
+from ringlog.config import NodeConfig
+from ringlog.disk.choose import Preference, open_disk
+from ringlog.disk.memory import aligned
+from ringlog.errors import RinglogError
+from ringlog.limits import MIB
+from ringlog.log.store import LogStore
+from ringlog.net.host import host_id
+from ringlog.net.router import RouterAgent, RouterSocket, raise_descriptor_limit
+from ringlog.net.service import NetService, NodeFacts
+from ringlog.node.controller_agent import ControllerAgent
+from ringlog.node.memory import NodeMemory
+from ringlog.node.metadata_log import MetadataLog
+from ringlog.ring.board import Links, ProcessState, Topology
+from ringlog.ring.doorbell import Doorbell
+from ringlog.ring.stats import Stats
+from ringlog.shard.agent import ShardAgent
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_CONTROLLER_MEMORY_BYTES = 64 * MIB
+
+_log = logging.getLogger(__name__)
+
+
+class ChildSetup:
+    """All that a child needs, made by the supervisor before it forks."""
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        topology: Topology,
+        memory: NodeMemory,
+        bells: list[Doorbell],
+        endpoints: list[str],
+        cores: list[int],
+    ) -> None:
+        self.config = config
+        self.topology = topology
+        self.memory = memory
+        self.bells = bells
+        self.endpoints = endpoints
+        """Where the network processes listen."""
+        self.cores = cores
+
+
+def run_child(setup: ChildSetup, process: int, parent_pid: int) -> int:
+    """The life of a child; its exit code."""
+    if not stop_with_parent(parent_pid, signal.SIGKILL):
+        return 1
+    label = setup.topology.label(process)
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, f"rl-{label}".encode()[:15])
+    logging.getLogger().handlers[0].setFormatter(
+        logging.Formatter(f"%(asctime)s {label} %(levelname)s %(message)s")
+    )
+    stop = _StopFlag(setup.bells[process])
+    gc.freeze()
+    board = setup.memory.board
+    board.processes[process]["started_ms"] = time.time_ns() // 1_000_000
+    try:
+        _build(setup, process, stop.is_set)()
+    except RinglogError as error:
+        _log.error("%s", error)
+        return 2
+    board.set_state(process, ProcessState.STOPPED)
+    return 0
+
+
+def stop_with_parent(parent_pid: int, number: int = signal.SIGTERM) -> bool:
+    """Have the kernel send a signal when the parent dies; False when it has died already."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, number)
+    return os.getppid() == parent_pid
+
+
+class _StopFlag:
+    """Set by SIGTERM; a doorbell ends the sleep that it comes into. Ctrl-C is the supervisor's business."""
+
+    def __init__(self, bell: Doorbell) -> None:
+        self._set = False
+        self._bell = bell
+        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def _on_signal(self, _number: int, _frame: object) -> None:
+        self._set = True
+        self._bell.ring()
+
+    def is_set(self) -> bool:
+        return self._set
+
+
+def _build(setup: ChildSetup, process: int, stopping: Callable[[], bool]) -> Callable[[], None]:
+    memory, config = setup.memory, setup.config
+    links = Links(process, memory.board, setup.bells)
+    stats = Stats(memory.stats, process)
+    role, index = setup.topology.role(process)
+    if role == "net":
+        return _net(setup, process, links, stats, stopping)
+    preference = cast(Preference, config.disk_engine)
+    if role == "controller":
+        store = LogStore(open_disk(preference), config.data_dir, memory=aligned(_CONTROLLER_MEMORY_BYTES))
+        store.watch(links.bell.fd, lambda _events: None)
+        log = MetadataLog(store, now_ms=time.time_ns() // 1_000_000)
+        return ControllerAgent(process, config, memory.board, links, log, stats, stopping).run
+    if config.pin:
+        os.sched_setaffinity(0, {setup.cores[index % len(setup.cores)]})
+    region = memory.region(index)
+    store = LogStore(open_disk(preference), config.data_dir, memory=region)
+    return ShardAgent(process, memory.board, links, store, region, stats, stopping).run
+
+
+def _net(
+    setup: ChildSetup, process: int, links: Links, stats: Stats, stopping: Callable[[], bool]
+) -> Callable[[], None]:
+    config, topology = setup.config, setup.topology
+    descriptors = raise_descriptor_limit()
+
+    def open_socket() -> tuple[RouterSocket, NetService]:
+        socket = RouterSocket(
+            setup.endpoints, connections_max=min(config.connections_max, descriptors // 2)
+        )
+        facts = NodeFacts(setup.endpoints, host_id(), auto_create=config.auto_create_topics)
+        service = NetService(
+            facts,
+            stats,
+            controller=Topology.CONTROLLER,
+            shard_process=topology.shard,
+            send=socket.send,
+            intact=links.intact,
+        )
+        return socket, service
+
+    def region_of(peer: int) -> memoryview | None:
+        role, index = topology.role(peer)
+        return setup.memory.region(index) if role == "shard" else None
+
+    return RouterAgent(process, setup.memory.board, links, region_of, open_socket, stats, stopping).run
+
+
+def exit_now(code: int) -> None:
+    """End a forked child without running what its parent registered."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)

@@ -1,0 +1,191 @@
+"""Reach a node that runs on this host from outside: find it, stop it, look at it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import msgspec
+import psutil
+
+from ringlog.errors import NodeUnavailable, RequestTimeout
+from ringlog.node.identity import NodeInfo, is_locked, read_info
+from ringlog.node.metrics import NodeView
+from ringlog.ring.board import ProcessState
+from ringlog.ring.stats import quantile
+
+RATE_SAMPLE_S = 0.5
+
+
+def find_node(data_dir: str) -> NodeInfo | None:
+    """The node that runs on a data directory, if one does."""
+    return read_info(data_dir) if is_locked(data_dir) else None
+
+
+def stop(data_dir: str, timeout_s: float = 30.0) -> NodeInfo:
+    """Stop the node cleanly, and wait until all of it is gone."""
+    info = find_node(data_dir)
+    if info is None:
+        raise NodeUnavailable(f"no node runs on {data_dir}")
+    os.kill(info.pid, signal.SIGTERM)
+    until = time.monotonic() + timeout_s
+    while is_locked(data_dir):
+        if time.monotonic() > until:
+            raise RequestTimeout(f"the node (pid {info.pid}) has not stopped after {timeout_s:.0f} s")
+        time.sleep(0.02)
+    return info
+
+
+class ProcessStatus(msgspec.Struct):
+    """One process of a node."""
+
+    role: str
+    index: int
+    pid: int
+    state: str
+    restarts: int
+    cpu_percent: float
+    rss_bytes: int
+    requests_per_s: float
+    bytes_in_per_s: float
+    bytes_out_per_s: float
+    partitions: int
+
+
+class PartitionStatus(msgspec.Struct):
+    """One of the hottest partitions."""
+
+    partition: int
+    shard: int
+    bytes_in: int
+    bytes_in_per_s: float
+    records_in: int
+
+
+class NodeStatus(msgspec.Struct):
+    """What `ringlog status` shows."""
+
+    pid: int
+    data_dir: str
+    endpoints: list[str]
+    uptime_s: float
+    shards: int
+    partitions: int
+    connections: int
+    records_in_per_s: float
+    bytes_in_per_s: float
+    bytes_out_per_s: float
+    produce_p50_ms: float | None
+    produce_p99_ms: float | None
+    rss_bytes: int
+    disk_free_bytes: int
+    processes: list[ProcessStatus]
+    hottest: list[PartitionStatus]
+    wrong: list[str]
+    """What is not as it should be, in words; empty when all is well."""
+
+
+def status(data_dir: str, sample_s: float = RATE_SAMPLE_S) -> NodeStatus:
+    """Look at the node of a data directory for a moment: rates are those of the sample."""
+    view = NodeView(data_dir)
+    info = view.info
+    processes = [psutil.Process(p.pid) if psutil.pid_exists(p.pid) else None for p in info.processes]
+    for process in processes:
+        if process is not None:
+            _cpu(process)
+    before, partitions_before, began = view.stats.rows.copy(), view.partitions(), time.monotonic()
+    time.sleep(sample_s)
+    after, partitions_after = view.stats.rows.copy(), view.partitions()
+    span = time.monotonic() - began
+
+    def rate(name: str, rows: slice = slice(None)) -> float:
+        return float(after[name][rows].astype(float).sum() - before[name][rows].astype(float).sum()) / span
+
+    rows: list[ProcessStatus] = []
+    for number, (known, process) in enumerate(zip(info.processes, processes, strict=True)):
+        mine = slice(number, number + 1)
+        rows.append(
+            ProcessStatus(
+                role=known.role,
+                index=known.index,
+                pid=known.pid,
+                state=view.state(number).name.lower(),
+                restarts=known.restarts,
+                cpu_percent=_cpu(process) if process is not None else 0.0,
+                rss_bytes=_rss(process) if process is not None else 0,
+                requests_per_s=rate("requests", mine),
+                bytes_in_per_s=rate("bytes_in", mine),
+                bytes_out_per_s=rate("bytes_out", mine),
+                partitions=int(after["partitions"][number]),
+            )
+        )
+    shards = slice(1 + info.nets, None)
+    latencies = after["produce_us"].sum(axis=0)
+    p50, p99 = quantile(latencies, 0.5), quantile(latencies, 0.99)
+    free = os.statvfs(data_dir)
+    return NodeStatus(
+        pid=info.pid,
+        data_dir=data_dir,
+        endpoints=info.endpoints,
+        uptime_s=max(0.0, time.time() - info.started_ms / 1000),
+        shards=info.shards,
+        partitions=int(after["partitions"].sum()),
+        connections=int(after["connections"].sum()),
+        records_in_per_s=rate("records_in", shards),
+        bytes_in_per_s=rate("bytes_in", shards),
+        bytes_out_per_s=rate("bytes_out", shards),
+        produce_p50_ms=None if p50 is None else p50 / 1000,
+        produce_p99_ms=None if p99 is None else p99 / 1000,
+        rss_bytes=sum(row.rss_bytes for row in rows),
+        disk_free_bytes=free.f_bavail * free.f_frsize,
+        processes=rows,
+        hottest=_hottest(partitions_before, partitions_after, span),
+        wrong=_wrong(view, rows, after, free.f_bavail / max(free.f_blocks, 1)),
+    )
+
+
+def _cpu(process: psutil.Process) -> float:
+    try:
+        return float(process.cpu_percent())
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+def _rss(process: psutil.Process) -> int:
+    """Memory of the process alone and its share of what is shared."""
+    try:
+        return int(process.memory_info().rss)
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def _hottest(before: Any, after: Any, span: float, count: int = 5) -> list[PartitionStatus]:
+    earlier = {int(row["partition"]): int(row["bytes_in"]) for row in before}
+    rows = [
+        PartitionStatus(
+            partition=int(row["partition"]),
+            shard=int(row["shard"]),
+            bytes_in=int(row["bytes_in"]),
+            bytes_in_per_s=(int(row["bytes_in"]) - earlier.get(int(row["partition"]), 0)) / span,
+            records_in=int(row["records_in"]),
+        )
+        for row in after
+    ]
+    rows.sort(key=lambda row: (-row.bytes_in_per_s, -row.bytes_in))
+    return rows[:count]
+
+
+def _wrong(view: NodeView, rows: list[ProcessStatus], stats: Any, free_share: float) -> list[str]:
+    wrong = []
+    for number, row in enumerate(rows):
+        if view.state(number) is not ProcessState.READY:
+            wrong.append(f"{row.role}-{row.index} is {row.state}")
+        if row.restarts:
+            wrong.append(f"{row.role}-{row.index} was restarted {row.restarts} times")
+    if int(stats["fenced"].sum()):
+        wrong.append(f"disk errors closed partitions {int(stats['fenced'].sum())} times; see the node's log")
+    if free_share < 0.05:
+        wrong.append(f"the disk is {100 - 100 * free_share:.0f} % full")
+    return wrong

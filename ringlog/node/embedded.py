@@ -1,0 +1,82 @@
+"""A throw-away node for tests and notebooks: a temporary directory, a free port, gone at the end of the block."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from ringlog.errors import NodeFailed
+from ringlog.limits import MIB
+from ringlog.node.identity import NodeInfo, read_info
+
+START_PATIENCE_S = 30.0
+STOP_PATIENCE_S = 30.0
+_TAIL_BYTES = 64 * MIB
+
+
+class EmbeddedNode(msgspec.Struct, frozen=True):
+    """A node that runs beside this process."""
+
+    bootstrap: str
+    """What clients take: `Producer(bootstrap=node.bootstrap)`."""
+    data_dir: str
+    pid: int
+    info: NodeInfo
+
+
+@contextmanager
+def embedded(*, shards: int = 1, data_dir: str | None = None, keep: bool = False) -> Iterator[EmbeddedNode]:
+    """Start a node, and stop it at the end of the block.
+
+    `data_dir` names a directory to use, and keep, instead of a temporary one; `keep` keeps that, too.
+
+    >>> import ringlog
+    >>> with ringlog.embedded() as node:
+    ...     producer = ringlog.Producer(bootstrap=node.bootstrap)
+    ...     producer.produce("greetings", b"hello").result(10).durability
+    ...     producer.close()
+    'flushed'
+    """
+    directory = data_dir or tempfile.mkdtemp(prefix="ringlog-")
+    log_path = os.path.join(directory, "node.log")
+    command = [sys.executable, "-m", "ringlog.node", "--data-dir", directory, "--listen", "tcp://127.0.0.1:0"]
+    command += ["--shards", str(shards), "--no-pin", "--tail-bytes-per-shard", str(_TAIL_BYTES)]
+    with open(log_path, "ab") as log:
+        process = subprocess.Popen(
+            [*command, "--die-with", str(os.getpid())], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+        )
+    try:
+        info = _wait_ready(process, directory, log_path)
+        yield EmbeddedNode(info.endpoints[0].removeprefix("tcp://"), directory, process.pid, info)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if data_dir is None and not keep:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _wait_ready(process: subprocess.Popen[bytes], directory: str, log_path: str) -> NodeInfo:
+    until = time.monotonic() + START_PATIENCE_S
+    while time.monotonic() < until:
+        info = read_info(directory)
+        if info is not None and info.pid == process.pid:
+            return info
+        if process.poll() is not None:
+            with open(log_path, encoding="utf-8", errors="replace") as log:
+                said = log.read()[-2000:]
+            raise NodeFailed(f"the embedded node ended with exit code {process.returncode}: {said}")
+        time.sleep(0.005)
+    raise NodeFailed(f"the embedded node is not ready after {START_PATIENCE_S:.0f} s; see {log_path}")

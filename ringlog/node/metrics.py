@@ -1,0 +1,136 @@
+"""Metrics of a running node, read from its stats page without asking anyone, and as Prometheus text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ringlog.errors import NodeUnavailable
+from ringlog.node.identity import NodeInfo, is_locked, read_info
+from ringlog.ring.board import Board, ProcessState, Topology
+from ringlog.ring.shm import SharedMemory
+from ringlog.ring.stats import BUCKETS, COUNTERS, HISTOGRAMS, StatsPage, bucket_top
+
+_GAUGES = {
+    "connections",
+    "sessions",
+    "pending_requests",
+    "pending_bytes",
+    "partitions",
+    "memory_free_bytes",
+}
+_HELP = {
+    "loops": "Passes of the process's loop",
+    "busy_us": "Time spent working, in microseconds",
+    "requests": "Requests taken",
+    "errors": "Requests refused with an error",
+    "bytes_in": "Bytes taken from clients",
+    "bytes_out": "Bytes given to clients",
+    "records_in": "Records appended",
+    "batches_in": "Batches appended",
+    "fetches": "Fetches answered",
+    "connections": "Open connections",
+    "sessions": "Clients known",
+    "pending_requests": "Requests not answered yet",
+    "pending_bytes": "Bytes of requests not answered yet",
+    "refused": "Messages of clients that do not read their replies",
+    "partitions": "Partitions open",
+    "fenced": "Times that a disk error closed a partition",
+    "memory_free_bytes": "Free buffer memory",
+    "produce_us": "Produce requests: from the socket until the answer goes out, in seconds",
+    "fetch_us": "Fetches: from the socket until the answer goes out, in seconds",
+    "append_us": "Batches: from the ring until they are as durable as their ack says, in seconds",
+}
+
+
+class NodeView:
+    """The shared pages of a node that runs on this host, opened to be read."""
+
+    def __init__(self, data_dir: str) -> None:
+        info = read_info(data_dir)
+        if info is None or not is_locked(data_dir):
+            raise NodeUnavailable(f"no node runs on {data_dir}. Start one with `ringlog start`")
+        self.info: NodeInfo = info
+        self.topology = Topology(nets=info.nets, shards=info.shards)
+        try:
+            self._memories = (SharedMemory.open(info.board), SharedMemory.open(info.stats))
+        except FileNotFoundError:
+            raise NodeUnavailable(f"the node of {data_dir} is stopping") from None
+        board, stats = self._memories
+        self.board = Board(memoryview(board.memory), self.topology)
+        self.stats = StatsPage(memoryview(stats.memory), self.topology.process_count)
+
+    def partitions(self) -> np.ndarray:
+        """The rows of all partitions that are served."""
+        rows = self.stats.partitions
+        return rows[rows["partition"] != 0].copy()
+
+    def process_rows(self) -> Iterator[tuple[int, str, int, Any]]:
+        """Number, role, index and counters of each process."""
+        for process in range(self.topology.process_count):
+            role, index = self.topology.role(process)
+            yield process, role, index, self.stats.rows[process]
+
+    def state(self, process: int) -> ProcessState:
+        return self.board.state(process)
+
+
+def prometheus_text(data_dir: str) -> str:
+    """All metrics of the node of a data directory, in Prometheus' text format."""
+    view = NodeView(data_dir)
+    lines: list[str] = []
+    processes = list(view.process_rows())
+    lines += ["# HELP ringlog_up 1 while the process is ready", "# TYPE ringlog_up gauge"]
+    for process, role, index, _ in processes:
+        up = int(view.state(process) is ProcessState.READY)
+        lines.append(f'ringlog_up{{role="{role}",index="{index}"}} {up}')
+    for name in COUNTERS:
+        kind = "gauge" if name in _GAUGES else "counter"
+        metric = f"ringlog_{name}" if kind == "gauge" else f"ringlog_{name}_total"
+        lines += [f"# HELP {metric} {_HELP[name]}", f"# TYPE {metric} {kind}"]
+        for _, role, index, row in processes:
+            lines.append(f'{metric}{{role="{role}",index="{index}"}} {int(row[name])}')
+    for name in HISTOGRAMS:
+        lines += _histogram(name, processes)
+    lines += _partitions(view)
+    return "\n".join(lines) + "\n"
+
+
+def _histogram(name: str, processes: list[tuple[int, str, int, Any]]) -> list[str]:
+    metric = f"ringlog_{name.removesuffix('_us')}_seconds"
+    lines = [f"# HELP {metric} {_HELP[name]}", f"# TYPE {metric} histogram"]
+    for _, role, index, row in processes:
+        counts = row[name]
+        if not counts.any():
+            continue
+        labels = f'role="{role}",index="{index}"'
+        total, below = 0, 0.0
+        for bucket in range(BUCKETS):
+            total += int(counts[bucket])
+            below += int(counts[bucket]) * bucket_top(bucket)
+            # Every fourth: a scrape needs powers of two, not quarters of them.
+            if bucket % 4 == 3 and total:
+                lines.append(f'{metric}_bucket{{{labels},le="{bucket_top(bucket) / 1e6:.6g}"}} {total}')
+        lines.append(f'{metric}_bucket{{{labels},le="+Inf"}} {total}')
+        lines.append(f"{metric}_sum{{{labels}}} {below / 1e6:.6f}")
+        lines.append(f"{metric}_count{{{labels}}} {total}")
+    return lines
+
+
+def _partitions(view: NodeView) -> list[str]:
+    lines: list[str] = []
+    rows = view.partitions()
+    for name, meaning in (
+        ("bytes_in", "Bytes appended to a partition"),
+        ("records_in", "Records appended to a partition"),
+        ("bytes_out", "Bytes read from a partition"),
+    ):
+        metric = f"ringlog_partition_{name}_total"
+        lines += [f"# HELP {metric} {meaning}", f"# TYPE {metric} counter"]
+        for row in rows:
+            lines.append(
+                f'{metric}{{partition="{int(row["partition"])}",shard="{int(row["shard"])}"}} {int(row[name])}'
+            )
+    return lines

@@ -1,0 +1,312 @@
+"""The supervisor: makes memory and doorbells, starts the processes of a node, restarts what dies, stops them all.
+
+It forks rather than execs: a child is there in milliseconds, with the doorbells that the others know. So it has no
+thread, no socket and no disk itself. When it dies, its children are killed by the kernel, and the next start
+finds the lock free as soon as the last of them is gone.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+
+from ringlog.config import NodeConfig
+from ringlog.disk.choose import open_disk, preload
+from ringlog.errors import NodeFailed
+from ringlog.log.removal import sweep_deleted
+from ringlog.node.children import ChildSetup, run_child
+from ringlog.node.identity import DataDirLock, NodeInfo, ProcessInfo
+from ringlog.node.memory import NodeMemory
+from ringlog.node.metrics_server import serve_metrics
+from ringlog.ring.board import ProcessState, Topology
+from ringlog.ring.doorbell import Doorbell
+from ringlog.ring.link import create_link
+from ringlog.ring.shm import SharedMemory, sweep
+
+READY_PATIENCE_S = 60.0
+"""How long a start waits: a crash leaves at most half a gigabyte to scan, and a slow disk takes its time."""
+STOP_PATIENCE_S = 20.0
+RESTART_PAUSE_S = 0.5
+"""Between two starts of a process that dies young."""
+YOUNG_S = 2.0
+_IPC_PATH_BYTES_MAX = 100
+_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+_log = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """One node, from its start to its stop."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.config = config
+        self.topology = Topology(nets=config.nets, shards=config.shard_count)
+        self._lock = DataDirLock(config.data_dir)
+        self._pids: dict[int, int] = {}
+        """Process number of each living child, by its pid."""
+        self._born_s: dict[int, float] = {}
+        self._restarts = dict.fromkeys(range(self.topology.process_count), 0)
+        self._postponed: dict[int, float] = {}
+        """Processes that died young, and when to start them again."""
+        self._links: dict[int, SharedMemory] = {}
+        self._generation = 0
+        self._started_ms = time.time_ns() // 1_000_000
+        self._metrics_pid: int | None = None
+        self._stop_asked = False
+        self.ready = False
+
+    def run(self, on_ready: Callable[[NodeInfo], None] = lambda info: None) -> int:
+        """Run the node until a signal stops it; the exit code."""
+        self._lock.take()
+        sweep()
+        sweep_deleted(open_disk("plain"), self.config.data_dir)
+        preload()
+        self.memory = NodeMemory(self.config, self.topology)
+        self.endpoints = self._choose_endpoints()
+        self._bells = [Doorbell.create() for _ in range(self.topology.process_count)]
+        cores = sorted(os.sched_getaffinity(0))
+        self._setup = ChildSetup(
+            self.config, self.topology, self.memory, self._bells, self.endpoints, cores
+        )
+        old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        gc.collect()
+        gc.freeze()
+        try:
+            for link in range(len(self.topology.links)):
+                self._make_link(link)
+            self.memory.board.bump()
+            for process in range(self.topology.process_count):
+                self._start(process)
+            if self.config.metrics_listen:
+                self._start_metrics()
+            self._wait_ready()
+            on_ready(self._write_info())
+            while not self._stop_asked:
+                self._watch(1.0)
+            return 0
+        finally:
+            self._stop_all()
+            signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
+
+    # -- starting ----------------------------------------------------------------------------------------------
+
+    def _choose_endpoints(self) -> list[str]:
+        listen = self.config.listen
+        if listen.startswith("ipc://"):
+            return [listen]
+        if listen.endswith(":0"):
+            listen = f"{listen[:-1]}{_free_port(listen)}"
+        path = os.path.join(self.config.data_dir, "net.sock")
+        if len(path) > _IPC_PATH_BYTES_MAX:
+            return [listen]
+        return [listen, f"ipc://{path}"]
+
+    def _make_link(self, link: int) -> None:
+        """A new generation of a link; whoever was at an end of the old one will find it gone."""
+        old = self._links.pop(link, None)
+        if old is not None:
+            old.unlink()
+            old.close()
+        spec = self.topology.links[link]
+        self._generation += 1
+        label = f"{self.topology.label(spec.front)}.{self.topology.label(spec.back)}"
+        made = create_link(
+            label,
+            request_bytes=spec.request_bytes,
+            reply_bytes=spec.reply_bytes,
+            generation=self._generation,
+        )
+        self._links[link] = made
+        self.memory.board.publish_link(link, made.name, self._generation)
+
+    def _start(self, process: int) -> None:
+        board = self.memory.board
+        board.processes[process]["incarnation"] += 1
+        board.set_state(process, ProcessState.STARTING)
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                self._become_child()
+                code = run_child(self._setup, process, parent)
+            except BaseException:
+                _log.exception("%s failed", self.topology.label(process))
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(code)
+        self._pids[pid] = process
+        self._born_s[process] = time.monotonic()
+        board.processes[process]["pid"] = pid
+
+    def _become_child(self) -> None:
+        """Let go of what is the supervisor's alone: a link that it replaces must not live on in here."""
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for memory in self._links.values():
+            memory.close()
+
+    def _start_metrics(self) -> None:
+        listen = self.config.metrics_listen
+        assert listen is not None
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                self._become_child()
+                code = serve_metrics(listen, self.config.data_dir, os.getppid())
+            except BaseException:
+                _log.exception("metrics failed")
+            finally:
+                os._exit(code)
+        self._metrics_pid = pid
+
+    def _wait_ready(self) -> None:
+        until = time.monotonic() + READY_PATIENCE_S
+        board = self.memory.board
+        while not self._stop_asked:
+            if all(board.state(p) is ProcessState.READY for p in range(self.topology.process_count)):
+                self.ready = True
+                return
+            if time.monotonic() > until:
+                raise NodeFailed(f"not ready after {READY_PATIENCE_S:.0f} s; the log above says why")
+            self._watch(0.01)
+
+    def _write_info(self) -> NodeInfo:
+        board = self.memory.board
+        processes = []
+        for process in range(self.topology.process_count):
+            role, index = self.topology.role(process)
+            pid = int(board.processes[process]["pid"])
+            state = board.state(process).name.lower()
+            processes.append(ProcessInfo(role, index, pid, state, self._restarts[process]))
+        info = NodeInfo(
+            pid=os.getpid(),
+            endpoints=self.endpoints,
+            shards=self.topology.shards,
+            nets=self.topology.nets,
+            started_ms=self._started_ms,
+            board=self.memory.board_memory.name,
+            stats=self.memory.stats_memory.name,
+            metrics_endpoint=self.config.metrics_listen,
+            processes=processes,
+        )
+        self._lock.write_info(info)
+        return info
+
+    # -- watching ----------------------------------------------------------------------------------------------
+
+    def _watch(self, patience_s: float) -> None:
+        """Wait for a signal, bury the dead, and start their successors."""
+        found = signal.sigtimedwait(_SIGNALS, patience_s)
+        if found is not None and found.si_signo in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self._stop_asked = True
+            return
+        changed = self._reap()
+        now_s = time.monotonic()
+        for process in [p for p, at in self._postponed.items() if at <= now_s]:
+            del self._postponed[process]
+            self._replace(process)
+            changed = True
+        if changed and self.ready:
+            self._write_info()
+
+    def _reap(self) -> bool:
+        """Replace every child that died; True when one did."""
+        changed = False
+        while self._pids:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            if pid == self._metrics_pid:
+                self._metrics_pid = None
+                self._start_metrics()
+                continue
+            process = self._pids.pop(pid, None)
+            if process is None:
+                continue
+            changed = True
+            self._bury(process, status)
+        return changed
+
+    def _bury(self, process: int, status: int) -> None:
+        label = self.topology.label(process)
+        code = os.waitstatus_to_exitcode(status)
+        why = f"signal {-code}" if code < 0 else f"exit code {code}"
+        if not self.ready and code == 2:
+            raise NodeFailed(f"{label} could not start; the line above says why")
+        _log.warning("%s died (%s): it is started anew", label, why)
+        self._restarts[process] += 1
+        self.memory.board.set_state(process, ProcessState.NONE)
+        if code >= 0 and time.monotonic() - self._born_s[process] < YOUNG_S:
+            self._postponed[process] = time.monotonic() + RESTART_PAUSE_S
+        else:
+            self._replace(process)
+
+    def _replace(self, process: int) -> None:
+        """New rings first, so that nobody mistakes the new incarnation for the old; then the process."""
+        for link in self.topology.links_of(process):
+            self._make_link(link)
+        self.memory.board.bump()
+        self._start(process)
+        for bell in self._bells:
+            bell.ring()
+
+    # -- stopping ----------------------------------------------------------------------------------------------
+
+    def _stop_all(self) -> None:
+        """Clients first, so that what is under way is answered; then the shards, then the controller."""
+        self.memory.board.start_stopping()
+        if self._metrics_pid is not None:
+            os.kill(self._metrics_pid, signal.SIGKILL)
+            os.waitpid(self._metrics_pid, 0)
+        for role in ("net", "shard", "controller"):
+            self._stop_role(role)
+        for memory in self._links.values():
+            memory.unlink()
+        self.memory.unlink()
+        for endpoint in self.endpoints:
+            if endpoint.startswith("ipc://") and os.path.exists(endpoint[6:]):
+                os.unlink(endpoint[6:])
+        self._lock.leave()
+
+    def _stop_role(self, role: str) -> None:
+        def living() -> list[int]:
+            return [pid for pid, process in self._pids.items() if self.topology.role(process)[0] == role]
+
+        for pid in living():
+            os.kill(pid, signal.SIGTERM)
+        until = time.monotonic() + STOP_PATIENCE_S
+        killed = False
+        while living():
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+            if pid:
+                self._pids.pop(pid, None)
+            elif time.monotonic() > until and not killed:
+                killed = True
+                _log.error("%s does not stop: it is killed, and recovers at the next start", role)
+                for left in living():
+                    os.kill(left, signal.SIGKILL)
+            else:
+                signal.sigtimedwait(_SIGNALS, 0.05)
+
+
+def _free_port(listen: str) -> int:
+    """A port that is free now, for those who do not care which."""
+    host = listen.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def run(config: NodeConfig, on_ready: Callable[[NodeInfo], None] = lambda info: None) -> int:
+    """Run a node in this process until SIGTERM or Ctrl-C; the exit code."""
+    return Supervisor(config).run(on_ready)
