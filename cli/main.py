@@ -46,7 +46,11 @@ class RinglogGroup(LazyGroup):
         "consume": LazyCommand("cli.consume:consume", "Print the records of a topic."),
         "demo": LazyCommand("cli.demo:demo", "Watch a log append, die, recover and read back."),
         "log": LazyCommand("cli.log:log", "Look into the files of partitions, and check them."),
+        "metrics": LazyCommand("cli.node:metrics", "Print a node's counters for Prometheus."),
         "produce": LazyCommand("cli.produce:produce", "Send lines to a topic."),
+        "start": LazyCommand("cli.node:start", "Start a node."),
+        "status": LazyCommand("cli.node:status", "Show how a node is doing."),
+        "stop": LazyCommand("cli.node:stop", "Stop a node cleanly."),
         "topic": LazyCommand("cli.topic:topic", "Create, look at, change and delete topics."),
     },
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -62,6 +66,7 @@ def ringlog() -> None:
 
     \b
     Examples:
+      ringlog start &                                  a node, with nothing to configure
       ringlog topic create orders --partitions 4
       echo hello | ringlog produce orders
       ringlog consume orders                           from the beginning to the end; --follow waits for more
