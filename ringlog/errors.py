@@ -182,7 +182,7 @@ class NodeUnavailable(RinglogError):
     retriable = True
 
 
-class RequestTimeout(RinglogError):
+class RequestTimeout(RinglogError, TimeoutError):
     """The answer did not come in time. The request may have been done or not: retry."""
 
     code = "REQUEST_TIMEOUT"

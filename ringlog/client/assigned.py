@@ -43,6 +43,7 @@ class Assigned:
         "place",
         "position",
         "queued",
+        "quiet",
         "readable_offset",
         "reset",
         "retries",
@@ -65,6 +66,8 @@ class Assigned:
         self.in_flight = False
         self.queued = False
         """In the fetcher's queue of partitions that have something for the poller."""
+        self.quiet = False
+        """The last answer brought nothing new."""
         self.chunks: deque[Chunk] = deque()
         self.buffered_bytes = 0
         self.failure: RinglogError | None = None
@@ -83,6 +86,7 @@ class Assigned:
         dropped = self.buffered_bytes
         self.generation += 1
         self.in_flight = False
+        self.quiet = False
         self.chunks.clear()
         self.buffered_bytes = 0
         self.failure = None

@@ -17,13 +17,15 @@ Asked = Mapping[int, tuple[Assigned, int, int]]
 class FetchSession:
     """One session, with at most one request under way."""
 
-    __slots__ = ("_known", "asked", "number")
+    __slots__ = ("_known", "asked", "brief", "number")
 
     def __init__(self) -> None:
         self.number = 0
         """0: the shard has no session for us, and is told everything."""
         self.asked: Asked | None = None
         """The request under way. An answer to any other comes too late."""
+        self.brief = False
+        """The request under way waits only briefly at the node."""
         self._known: dict[int, int] = {}
 
     def request(

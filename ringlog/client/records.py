@@ -17,7 +17,7 @@ Headers = list[tuple[str, bytes | None]]
 class Source:
     """The records of one fetched buffer. Never holds a record: the garbage collector does not look at those."""
 
-    __slots__ = ("headers", "key", "offset", "partition", "timestamp", "topic", "value")
+    __slots__ = ("count", "find", "headers", "key", "offset", "partition", "timestamp", "topic", "value")
 
     offset: Callable[[int], int]
     timestamp: Callable[[int], int]
@@ -28,7 +28,9 @@ class Source:
     def __init__(self, topic: str, partition: int, records: Records) -> None:
         self.topic = topic
         self.partition = partition
-        index = records.index
+        index = records.fields
+        self.count = len(index)
+        self.find = index.find
         # Bound once, so that a field costs one call.
         self.offset, self.timestamp, self.headers = index.offset, index.timestamp, index.headers
         self.key, self.value = index.key, index.value

@@ -13,7 +13,14 @@ from typing import NamedTuple
 import msgspec
 
 from ringlog.controller.image import MetadataImage, TopicState
-from ringlog.controller.records import MetadataRecord, Partition, ProducerIds, Topic, TopicConfig, TopicRemoved
+from ringlog.controller.records import (
+    MetadataRecord,
+    Partition,
+    ProducerIds,
+    Topic,
+    TopicConfig,
+    TopicRemoved,
+)
 from ringlog.controller.topic_config import check_config, require_setting
 from ringlog.errors import InvalidRequest, LimitExceeded, TopicExists, UnknownTopic
 from ringlog.limits import PARTITIONS_MAX, PARTITIONS_PER_TOPIC_MAX, TOPIC_NAME_CHARS_MAX, TOPICS_MAX

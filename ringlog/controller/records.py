@@ -113,6 +113,4 @@ def deltas_of(
     [2, 2, 1]
     """
     pieces = [list(records[at : at + records_max]) for at in range(0, len(records), records_max)] or [[]]
-    return [
-        Delta(version, full and at == 0, at < len(pieces) - 1, piece) for at, piece in enumerate(pieces)
-    ]
+    return [Delta(version, full and at == 0, at < len(pieces) - 1, piece) for at, piece in enumerate(pieces)]

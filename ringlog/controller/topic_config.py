@@ -46,21 +46,27 @@ def _one_of(*words: str) -> Callable[[str], None]:
 
 def _flush_policy(text: str) -> None:
     kind, colon, interval = text.partition(":")
-    if text in ("ack", "os") or (kind == "interval" and colon and interval.isdigit() and 0 < len(interval) <= 7):
+    if text in ("ack", "os") or (
+        kind == "interval" and colon and interval.isdigit() and 0 < len(interval) <= 7
+    ):
         return
     raise InvalidRequest("use ack, interval:MS or os")
 
 
 SETTINGS: dict[str, Setting] = {
-    "flush": Setting("ack", "when records are flushed: ack (before the ack), interval:MS or os", _flush_policy),
+    "flush": Setting(
+        "ack", "when records are flushed: ack (before the ack), interval:MS or os", _flush_policy
+    ),
     "segment.bytes": Setting(
-        str(SEGMENT_BYTES_DEFAULT), "a segment file is closed at this size", _whole_number(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+        str(SEGMENT_BYTES_DEFAULT),
+        "a segment file is closed at this size",
+        _whole_number(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX),
     ),
-    "segment.ms": Setting(
-        str(SEGMENT_MS_DEFAULT), "or at this age", _whole_number(1, 2**62)
-    ),
+    "segment.ms": Setting(str(SEGMENT_MS_DEFAULT), "or at this age", _whole_number(1, 2**62)),
     "max.message.bytes": Setting(
-        str(1024 * 1024 + BATCH_HEADER_BYTES), "largest batch", _whole_number(BATCH_HEADER_BYTES + 1, MESSAGE_BYTES_MAX)
+        str(1024 * 1024 + BATCH_HEADER_BYTES),
+        "largest batch",
+        _whole_number(BATCH_HEADER_BYTES + 1, MESSAGE_BYTES_MAX),
     ),
     "message.timestamp.type": Setting(
         "CreateTime", "whose clock records have", _one_of("CreateTime", "LogAppendTime")

@@ -80,8 +80,13 @@ def encode_columns(
     stop: int,
     fields: BatchFields,
     seal: bool,
+    rows: npt.NDArray[np.int64] | None = None,
+    bytes_target: int = 0,
+    headroom: int = 0,
 ) -> bytearray:
     """A batch of rows `start` to `stop` (-1: the end). Without `seal` its CRC is left out. Releases the GIL.
+    With `rows`, start and stop are places in that list of row numbers. With a `bytes_target`, only as many
+    records as fit, at least one. The batch lies behind `headroom` bytes of zero.
     ValueError for columns that do not fit each other, BatchTooLarge for too many bytes."""
 
 def encode_objects(
@@ -92,8 +97,43 @@ def encode_objects(
 def encode_empty(last_offset: int, max_timestamp: int, fields: BatchFields) -> bytearray:
     """A batch without records that keeps the offsets up to `last_offset`."""
 
-def fold(batch: Buffer, payload: Buffer, codec: int) -> bytearray:
-    """The batch with its records replaced by `payload`, their compressed form, and its CRC made."""
+def fold(batch: Buffer, payload: Buffer, codec: int, headroom: int = 0) -> bytearray:
+    """The batch with its records replaced by `payload`, their compressed form, and its CRC made. Both lie behind
+    `headroom` bytes."""
+
+# -- gathering (bind_builder.cpp) --------------------------------------------------------------------------
+
+def gather(items: Any, what: str) -> tuple[bytearray, bytearray, bytearray | None]:
+    """A sequence of bytes-like, str or None as offsets (int32 where they suffice, else int64), data, and a bitmap
+    of what is valid, None if nothing is null. TypeError names `what`."""
+
+def seal_for(data: Buffer, headroom: int, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+    """Gives the batch behind `headroom` bytes its producer's fields and its CRC, in place. Releases the GIL."""
+
+_Future = TypeVar("_Future")
+
+class BatchBuilder(Generic[_Future]):
+    """A batch that grows record by record."""
+
+    def __init__(
+        self, bytes_target: int, bytes_max: int, headroom: int, future_type: type[_Future], state: object
+    ) -> None:
+        """`future_type`: a subclass of tuple, made as (state, index)."""
+
+    def append(self, value: Any, key: Any, timestamp: int | None, headers: Any) -> _Future | None:
+        """A future, or None when the record would pass `bytes_target` and is not the first. TypeError and
+        ValueError name the argument; BatchTooLarge when it alone would pass `bytes_max`."""
+
+    def finish(self, fields: BatchFields, seal: bool) -> bytearray:
+        """The batch behind `headroom` bytes; nothing can be appended any more. Releases the GIL."""
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def timestamps(self) -> bytes:
+        """One int64 for each record."""
 
 # -- decoding (bind_decode.cpp) ----------------------------------------------------------------------------
 

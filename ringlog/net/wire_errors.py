@@ -70,11 +70,10 @@ def raised(reply: ErrorReply) -> RinglogError:
 
 
 def _make(kind: type[RinglogError], message: str) -> RinglogError:
-    error = kind.__new__(kind)
     if issubclass(kind, CorruptInput):
         # Its own constructor takes the field and the position, which the message has in words already.
+        error = kind.__new__(kind)
         Exception.__init__(error, message)
-        error.field, error.position, error.reason = "", 0, message  # type: ignore[attr-defined]
+        error.field, error.position, error.reason = "", 0, message
         return error
-    error.__init__(message)  # type: ignore[misc]
-    return error
+    return kind(message)

@@ -132,9 +132,7 @@ def _net(
     descriptors = raise_descriptor_limit()
 
     def open_socket() -> tuple[RouterSocket, NetService]:
-        socket = RouterSocket(
-            setup.endpoints, connections_max=min(config.connections_max, descriptors // 2)
-        )
+        socket = RouterSocket(setup.endpoints, connections_max=min(config.connections_max, descriptors // 2))
         facts = NodeFacts(setup.endpoints, host_id(), auto_create=config.auto_create_topics)
         service = NetService(
             facts,

@@ -158,9 +158,7 @@ class ControllerAgent:
             case Api.ALTER_TOPIC:
                 return commands.alter_topic(image, decode_body(body, AlterTopicRequest))
             case Api.ADD_PARTITIONS:
-                return commands.add_partitions(
-                    image, decode_body(body, AddPartitionsRequest), shards=shards
-                )
+                return commands.add_partitions(image, decode_body(body, AddPartitionsRequest), shards=shards)
         raise UnsupportedVersion(f"api {api_key} is not known to this node")
 
     def _carry_out(self, asker: Asker, outcome: Outcome) -> None:

@@ -71,9 +71,7 @@ class Supervisor:
         self.endpoints = self._choose_endpoints()
         self._bells = [Doorbell.create() for _ in range(self.topology.process_count)]
         cores = sorted(os.sched_getaffinity(0))
-        self._setup = ChildSetup(
-            self.config, self.topology, self.memory, self._bells, self.endpoints, cores
-        )
+        self._setup = ChildSetup(self.config, self.topology, self.memory, self._bells, self.endpoints, cores)
         old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         gc.collect()
         gc.freeze()

@@ -55,6 +55,21 @@ class Column:
         mask = np.fromiter((item is not None for item in items), dtype=np.bool_, count=len(items))
         return cls(offsets, data, np.packbits(mask, bitorder="little"))
 
+    @classmethod
+    def gather(cls, items: Any, what: str = "items") -> Column:
+        """A column of a sequence of bytes-like, str (as UTF-8) or None, natively; TypeError names `what`.
+
+        >>> list(Column.gather(["é", b"x", None]))
+        [b'\\xc3\\xa9', b'x', None]
+        """
+        offsets, data, valid = _kernel.gather(items, what)
+        wide = len(offsets) != 4 * (len(items) + 1)
+        return cls(
+            np.frombuffer(offsets, dtype=np.int64 if wide else np.int32),
+            data,
+            None if valid is None else np.frombuffer(valid, dtype=np.uint8),
+        )
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 

@@ -48,16 +48,16 @@ class Record(NamedTuple):
 class Records(Sequence[Record]):
     """The records of a buffer. Each is made when it is asked for; only where it begins is known before."""
 
-    __slots__ = ("index", "next_offset")
+    __slots__ = ("fields", "next_offset")
 
     def __init__(self, index: _kernel.RecordIndex[Record], next_offset: int | None) -> None:
-        self.index = index
+        self.fields = index
         """Single fields of records, for those who need no whole ones."""
         self.next_offset = next_offset
         """The offset behind the last batch, of control records too; None when there was no batch."""
 
     def __len__(self) -> int:
-        return len(self.index)
+        return len(self.fields)
 
     @overload
     def __getitem__(self, i: int) -> Record: ...
@@ -65,15 +65,15 @@ class Records(Sequence[Record]):
     def __getitem__(self, i: slice) -> list[Record]: ...
     def __getitem__(self, i: int | slice) -> Record | list[Record]:
         if isinstance(i, int):
-            return self.index.get(i + len(self) if i < 0 else i)
+            return self.fields.get(i + len(self) if i < 0 else i)
         start, stop, step = i.indices(len(self))
         if step == 1:
-            return self.index.slice(start, stop)
-        return [self.index.get(at) for at in range(start, stop, step)]
+            return self.fields.slice(start, stop)
+        return [self.fields.get(at) for at in range(start, stop, step)]
 
     def __iter__(self) -> Iterator[Record]:
         for start in range(0, len(self), _CHUNK_RECORDS):
-            yield from self.index.slice(start, min(start + _CHUNK_RECORDS, len(self)))
+            yield from self.fields.slice(start, min(start + _CHUNK_RECORDS, len(self)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

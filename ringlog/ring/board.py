@@ -102,9 +102,7 @@ class Board:
     @staticmethod
     def bytes_needed(topology: Topology) -> int:
         return (
-            _HEAD.itemsize
-            + topology.process_count * _PROCESS.itemsize
-            + len(topology.links) * _LINK.itemsize
+            _HEAD.itemsize + topology.process_count * _PROCESS.itemsize + len(topology.links) * _LINK.itemsize
         )
 
     @property
@@ -208,4 +206,3 @@ class Links:
     def pump(self) -> bool:
         """Send what waits for room; False while something still does."""
         return all([end.pump() for end in self.ends.values()])
-

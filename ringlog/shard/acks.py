@@ -47,9 +47,7 @@ class AckQueue:
     ) -> None:
         """Answer this batch when all below `next_offset` is durable."""
         self._order += 1
-        ack = WaitingAck(
-            next_offset, self._order, base_offset, append_time_ms, repeated, received_us, asker
-        )
+        ack = WaitingAck(next_offset, self._order, base_offset, append_time_ms, repeated, received_us, asker)
         if self._waiting and self._waiting[-1].next_offset > next_offset:
             # A repeat of a batch that itself is still on its way to the disk.
             insort(self._waiting, ack)

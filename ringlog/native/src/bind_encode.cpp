@@ -1,8 +1,10 @@
 // Python's way to make batches, from columns or from sequences of objects.
 #include <nanobind/nanobind.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "bindings.hpp"
 #include "columns.hpp"
 #include "copy_bytes.hpp"
+#include "py_batch_fields.hpp"
 #include "py_bytes.hpp"
 #include "py_columns.hpp"
 #include "record_encode.hpp"
@@ -18,22 +21,6 @@ namespace nb = nanobind;
 
 namespace ringlog {
 namespace {
-
-// What a batch says beside its records.
-struct BatchFields {
-    int64_t base_offset;
-    int32_t leader_epoch;
-    int64_t producer_id;
-    int16_t producer_epoch;
-    int32_t base_sequence;
-    int16_t attributes;
-};
-
-BatchFields read_fields(const nb::tuple& fields) {
-    if (fields.size() != 6) throw nb::value_error("fields must have six entries");
-    return {nb::cast<int64_t>(fields[0]), nb::cast<int32_t>(fields[1]), nb::cast<int64_t>(fields[2]),
-            nb::cast<int16_t>(fields[3]), nb::cast<int32_t>(fields[4]), nb::cast<int16_t>(fields[5])};
-}
 
 [[noreturn]] void raise(EncodeError error, int32_t record) {
     const char* reason = "";
@@ -57,25 +44,15 @@ BatchFields read_fields(const nb::tuple& fields) {
     throw nb::value_error(("record " + std::to_string(record) + ": " + reason).c_str());
 }
 
-BatchRow make_row(const BatchFields& fields, int32_t count, const Measured& measured) noexcept {
-    BatchRow row{};
-    row.base_offset = fields.base_offset;
-    row.last_offset = fields.base_offset + (count > 0 ? count - 1 : 0);
-    row.base_timestamp = measured.base_timestamp;
-    row.max_timestamp = measured.max_timestamp;
-    row.producer_id = fields.producer_id;
-    row.length = static_cast<int32_t>(int64_t{at::kRecords} + measured.records_bytes);
-    row.leader_epoch = fields.leader_epoch;
-    row.base_sequence = fields.base_sequence;
-    row.record_count = count;
-    row.producer_epoch = fields.producer_epoch;
-    row.attributes = fields.attributes;
-    return row;
-}
+// What a caller wants of the memory that a batch is made in.
+struct Room {
+    int64_t records_target = kUnfoldedBytesMax;  // take only as many records as fit, at least one
+    size_t headroom = 0;                         // bytes in front of the batch that the caller fills
+};
 
 // The GIL is released for the work when nothing of the source is a Python object.
 template <bool ReleaseGil, class Source>
-nb::bytearray encode(const Source& source, const BatchFields& fields, bool seal) {
+nb::bytearray encode(const Source& source, const BatchFields& fields, bool seal, const Room& room) {
     struct MaybeRelease {
         PyThreadState* state = ReleaseGil ? PyEval_SaveThread() : nullptr;
         ~MaybeRelease() {
@@ -85,16 +62,18 @@ nb::bytearray encode(const Source& source, const BatchFields& fields, bool seal)
     Measured measured;
     {
         const MaybeRelease released;
-        measured = measure_records(source);
+        measured = measure_records(source, room.records_target);
     }
     if (measured.error != EncodeError::kNone) raise(measured.error, measured.record);
     const size_t size = at::kRecords + static_cast<size_t>(measured.records_bytes);
-    nb::bytearray batch = new_bytearray(size);
-    uint8_t* const memory = memory_of(batch);
+    nb::bytearray batch = new_bytearray(room.headroom + size);
+    std::memset(memory_of(batch), 0, room.headroom);
+    uint8_t* const memory = memory_of(batch) + room.headroom;
     EncodeError error;
     {
         const MaybeRelease released;
-        write_header(memory, make_row(fields, source.count(), measured));
+        write_header(memory, make_row(fields, measured.count, measured.records_bytes, measured.base_timestamp,
+                                      measured.max_timestamp));
         error = write_records(source, measured, memory + at::kRecords);
         if (seal) seal_batch(memory, size);
     }
@@ -102,8 +81,20 @@ nb::bytearray encode(const Source& source, const BatchFields& fields, bool seal)
     return batch;
 }
 
+// The row numbers of `rows`, all within the columns; `count` is set to how many there are.
+const int64_t* read_rows(const PyBuffer& rows, int64_t length, int64_t& count) {
+    const auto* const numbers = reinterpret_cast<const int64_t*>(rows.data());
+    count = static_cast<int64_t>(rows.size() / sizeof(int64_t));
+    for (int64_t i = 0; i < count; ++i) {
+        if (numbers[i] < 0 || numbers[i] >= length)
+            throw nb::value_error("rows: a number outside the columns");
+    }
+    return numbers;
+}
+
 nb::bytearray encode_columns(nb::handle values, nb::handle keys, nb::handle timestamps, nb::handle headers,
-                             int64_t start, int64_t stop, const nb::tuple& fields, bool seal) {
+                             int64_t start, int64_t stop, const nb::tuple& fields, bool seal, nb::handle rows,
+                             int64_t bytes_target, size_t headroom) {
     BorrowedColumns borrowed;
     int64_t length = 0;
     const ByteColumn value_column = borrowed.bytes(values, "values", length);
@@ -114,15 +105,32 @@ nb::bytearray encode_columns(nb::handle values, nb::handle keys, nb::handle time
         if (key_count != length) throw nb::value_error("keys: one for each value is needed");
     }
     const TimestampColumn times = borrowed.timestamps(timestamps, length);
-    if (stop < 0) stop = length;
-    if (start < 0 || start >= stop || stop > length) {
+    std::optional<PyBuffer> row_buffer;
+    const int64_t* row_numbers = nullptr;
+    int64_t row_count = length;
+    if (!rows.is_none()) {
+        row_buffer.emplace(rows);
+        row_numbers = read_rows(*row_buffer, length, row_count);
+    }
+    if (stop < 0) stop = row_count;
+    if (start < 0 || start >= stop || stop > row_count) {
         throw nb::value_error("the range must hold at least one record and lie within the columns");
     }
+    if (bytes_target > 0) stop = std::min(stop, start + kRecordsPerBatchMax);
     if (stop - start > kRecordsPerBatchMax) throw nb::value_error("more records than a batch may have");
     const auto records = static_cast<int32_t>(stop - start);
+    Room room{kUnfoldedBytesMax, headroom};
+    if (bytes_target > 0) {
+        room.records_target = std::max<int64_t>(bytes_target - int64_t{at::kRecords}, kRecordBytesMin);
+    }
     const auto encode_with = [&](auto key_reader, auto value_reader, auto header_reader) {
-        const ColumnSource source{key_reader, value_reader, header_reader, times, start, records};
-        return encode<true>(source, read_fields(fields), seal);
+        if (row_numbers != nullptr) {
+            const ColumnSource source{key_reader, value_reader, header_reader, times, RowList{row_numbers + start},
+                                      records};
+            return encode<true>(source, read_fields(fields), seal, room);
+        }
+        const ColumnSource source{key_reader, value_reader, header_reader, times, RowRange{start}, records};
+        return encode<true>(source, read_fields(fields), seal, room);
     };
 
     if (!headers.is_none()) return encode_with(key_column, value_column, borrowed.headers(headers, length));
@@ -252,15 +260,13 @@ nb::bytearray encode_objects(nb::handle values, nb::handle keys, nb::handle time
         if (fast_size(lists) != count) throw nb::value_error("headers: one list for each value is needed");
         read_headers(lists, source, alive);
     }
-    return encode<false>(source, read_fields(fields), seal);
+    return encode<false>(source, read_fields(fields), seal, Room{});
 }
 
 // A batch without records, as compaction leaves it: it keeps its range of offsets.
 nb::bytearray encode_empty(int64_t last_offset, int64_t max_timestamp, const nb::tuple& fields) {
     const BatchFields wanted = read_fields(fields);
-    Measured measured;
-    measured.base_timestamp = measured.max_timestamp = max_timestamp;
-    BatchRow row = make_row(wanted, 0, measured);
+    BatchRow row = make_row(wanted, 0, 0, max_timestamp, max_timestamp);
     row.last_offset = last_offset;
     if (last_offset < wanted.base_offset ||
         last_offset - wanted.base_offset > std::numeric_limits<int32_t>::max()) {
@@ -273,16 +279,16 @@ nb::bytearray encode_empty(int64_t last_offset, int64_t max_timestamp, const nb:
 }
 
 // The batch with its records replaced by their compressed form.
-nb::bytearray fold(nb::handle unfolded, nb::handle compressed, int16_t codec) {
+nb::bytearray fold(nb::handle unfolded, nb::handle compressed, int16_t codec, size_t headroom) {
     const PyBuffer batch(unfolded);
     const PyBuffer payload(compressed);
-    if (batch.size() < at::kRecords) throw nb::value_error("not a batch");
+    if (batch.size() < headroom || batch.size() - headroom < at::kRecords) throw nb::value_error("not a batch");
     const size_t size = at::kRecords + payload.size();
     if (size > static_cast<size_t>(std::numeric_limits<int32_t>::max()))
         throw nb::value_error("too large for a batch");
-    nb::bytearray folded = new_bytearray(size);
-    uint8_t* const memory = memory_of(folded);
-    std::memcpy(memory, batch.data(), at::kRecords);
+    nb::bytearray folded = new_bytearray(headroom + size);
+    std::memcpy(memory_of(folded), batch.data(), headroom + at::kRecords);
+    uint8_t* const memory = memory_of(folded) + headroom;
     copy_bytes(memory + at::kRecords, payload.data(), payload.size());
     store_big(memory + at::kBatchLength, static_cast<int32_t>(size - kLengthPrefixBytes));
     const auto attributes = load_big<int16_t>(memory + at::kAttributes);
@@ -296,11 +302,13 @@ nb::bytearray fold(nb::handle unfolded, nb::handle compressed, int16_t codec) {
 
 void bind_encode(nb::module_& m) {
     m.def("encode_columns", &encode_columns, nb::arg("values"), nb::arg("keys").none(), nb::arg("timestamps"),
-          nb::arg("headers").none(), nb::arg("start"), nb::arg("stop"), nb::arg("fields"), nb::arg("seal"));
+          nb::arg("headers").none(), nb::arg("start"), nb::arg("stop"), nb::arg("fields"), nb::arg("seal"),
+          nb::arg("rows").none() = nb::none(), nb::arg("bytes_target") = 0, nb::arg("headroom") = 0);
     m.def("encode_objects", &encode_objects, nb::arg("values"), nb::arg("keys").none(), nb::arg("timestamps"),
           nb::arg("headers").none(), nb::arg("fields"), nb::arg("seal"));
     m.def("encode_empty", &encode_empty, nb::arg("last_offset"), nb::arg("max_timestamp"), nb::arg("fields"));
-    m.def("fold", &fold, nb::arg("batch"), nb::arg("payload"), nb::arg("codec"));
+    m.def("fold", &fold, nb::arg("batch"), nb::arg("payload"), nb::arg("codec"),
+          nb::arg("headroom") = 0);
 }
 
 }  // namespace ringlog

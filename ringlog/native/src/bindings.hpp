@@ -6,6 +6,7 @@ namespace ringlog {
 void bind_checksums(nanobind::module_& m);
 void bind_scan(nanobind::module_& m);
 void bind_encode(nanobind::module_& m);
+void bind_builder(nanobind::module_& m);
 void bind_decode(nanobind::module_& m);
 void bind_arrow(nanobind::module_& m);
 void bind_ring(nanobind::module_& m);

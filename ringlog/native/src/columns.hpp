@@ -115,23 +115,36 @@ struct NoHeaders {
     static constexpr void at(int64_t, int64_t, Piece&, Piece&) noexcept {}
 };
 
-// A range of columns as one source of records.
-template <class Keys, class Values, class Headers>
+// Which rows of the columns are the records: a range, or those that a list names.
+struct RowRange {
+    int64_t start;
+
+    int64_t operator()(int32_t i) const noexcept { return start + i; }
+};
+
+struct RowList {
+    const int64_t* rows;
+
+    int64_t operator()(int32_t i) const noexcept { return rows[i]; }
+};
+
+// Rows of columns as one source of records.
+template <class Keys, class Values, class Headers, class Rows>
 struct ColumnSource {
     Keys keys;
     Values values;
     Headers headers;
     TimestampColumn timestamps;
-    int64_t start;
+    Rows row;
     int32_t records;
 
     int32_t count() const noexcept { return records; }
-    Piece key(int32_t i) const noexcept { return keys.at(start + i); }
-    Piece value(int32_t i) const noexcept { return values.at(start + i); }
-    int64_t timestamp(int32_t i) const noexcept { return timestamps.at(start + i); }
-    int64_t header_count(int32_t i) const noexcept { return headers.count(start + i); }
+    Piece key(int32_t i) const noexcept { return keys.at(row(i)); }
+    Piece value(int32_t i) const noexcept { return values.at(row(i)); }
+    int64_t timestamp(int32_t i) const noexcept { return timestamps.at(row(i)); }
+    int64_t header_count(int32_t i) const noexcept { return headers.count(row(i)); }
     void header(int32_t i, int64_t j, Piece& key, Piece& value) const noexcept {
-        headers.at(start + i, j, key, value);
+        headers.at(row(i), j, key, value);
     }
 };
 

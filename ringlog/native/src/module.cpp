@@ -8,6 +8,7 @@ NB_MODULE(_kernel, m) {
     ringlog::bind_checksums(m);
     ringlog::bind_scan(m);
     ringlog::bind_encode(m);
+    ringlog::bind_builder(m);
     ringlog::bind_decode(m);
     ringlog::bind_arrow(m);
     ringlog::bind_ring(m);

@@ -38,6 +38,7 @@ enum class EncodeError {
 struct Measured {
     EncodeError error = EncodeError::kNone;
     int32_t record = 0;  // where the error was met
+    int32_t count = 0;   // records that were measured and are to be written
     int64_t records_bytes = 0;
     int64_t base_timestamp = -1;
     int64_t max_timestamp = -1;
@@ -104,10 +105,44 @@ inline uint8_t* write_sized(uint8_t* to, const Piece& piece) noexcept {
     return to + piece.length;
 }
 
+// Bytes of a whole record, its length included.
+inline int64_t bytes_of(const RecordPieces& record) noexcept {
+    return static_cast<int64_t>(varint_size(record.body_bytes)) + record.body_bytes;
+}
+
+// Writes record `i`, which `fetch` has just measured, and returns the byte behind it; null when the source
+// changed since. Writes bytes_of(record) bytes at most.
+template <class Source>
+[[gnu::always_inline]] inline uint8_t* write_record(const Source& source, int32_t i,
+                                                    const RecordPieces& record, uint8_t* to) noexcept {
+    const uint8_t* const record_end = to + bytes_of(record);
+    to = write_varint(to, record.body_bytes);
+    *to++ = 0;  // attributes
+    to = write_varint(to, record.timestamp_delta);
+    to = write_varint(to, i);
+    to = write_sized(to, record.key);
+    to = write_sized(to, record.value);
+    to = write_varint(to, record.header_count);
+    for (int64_t j = 0; j < record.header_count; ++j) {
+        Piece key;
+        Piece value;
+        source.header(i, j, key, value);
+        int64_t bytes = 0;
+        if (add_sized(key, bytes) != EncodeError::kNone || add_sized(value, bytes) != EncodeError::kNone ||
+            bytes > record_end - to) {
+            return nullptr;
+        }
+        to = write_sized(to, key);
+        to = write_sized(to, value);
+    }
+    return to == record_end ? to : nullptr;
+}
+
 }  // namespace detail
 
+// Measures all records, or as many, at least one, as fit `bytes_target`.
 template <class Source>
-Measured measure_records(const Source& source) noexcept {
+Measured measure_records(const Source& source, int64_t bytes_target = kUnfoldedBytesMax) noexcept {
     Measured measured;
     const int32_t count = source.count();
     if (count == 0) return measured;
@@ -115,7 +150,12 @@ Measured measure_records(const Source& source) noexcept {
     detail::RecordPieces record;
     for (int32_t i = 0; i < count; ++i) {
         measured.error = detail::fetch(source, i, measured.base_timestamp, record);
-        measured.records_bytes += static_cast<int64_t>(varint_size(record.body_bytes)) + record.body_bytes;
+        const int64_t bytes = detail::bytes_of(record);
+        if (measured.error == EncodeError::kNone && bytes_target < kUnfoldedBytesMax && i > 0 &&
+            measured.records_bytes + bytes > bytes_target) {
+            return measured;
+        }
+        measured.records_bytes += bytes;
         if (measured.error == EncodeError::kNone && measured.records_bytes > kUnfoldedBytesMax) {
             measured.error = EncodeError::kTooLarge;
         }
@@ -124,6 +164,7 @@ Measured measure_records(const Source& source) noexcept {
             return measured;
         }
         measured.max_timestamp = std::max(measured.max_timestamp, source.timestamp(i));
+        measured.count = i + 1;
     }
     return measured;
 }
@@ -132,34 +173,14 @@ Measured measure_records(const Source& source) noexcept {
 template <class Source>
 EncodeError write_records(const Source& source, const Measured& measured, uint8_t* to) noexcept {
     const uint8_t* const end = to + measured.records_bytes;
-    const int32_t count = source.count();
     detail::RecordPieces record;
-    for (int32_t i = 0; i < count; ++i) {
+    for (int32_t i = 0; i < measured.count; ++i) {
         if (detail::fetch(source, i, measured.base_timestamp, record) != EncodeError::kNone ||
-            static_cast<int64_t>(varint_size(record.body_bytes)) + record.body_bytes > end - to) {
+            detail::bytes_of(record) > end - to) {
             return EncodeError::kSourceChanged;
         }
-        const uint8_t* const record_end = to + varint_size(record.body_bytes) + record.body_bytes;
-        to = write_varint(to, record.body_bytes);
-        *to++ = 0;  // attributes
-        to = write_varint(to, record.timestamp_delta);
-        to = write_varint(to, i);
-        to = detail::write_sized(to, record.key);
-        to = detail::write_sized(to, record.value);
-        to = write_varint(to, record.header_count);
-        for (int64_t j = 0; j < record.header_count; ++j) {
-            Piece key;
-            Piece value;
-            source.header(i, j, key, value);
-            int64_t bytes = 0;
-            if (detail::add_sized(key, bytes) != EncodeError::kNone ||
-                detail::add_sized(value, bytes) != EncodeError::kNone || bytes > record_end - to) {
-                return EncodeError::kSourceChanged;
-            }
-            to = detail::write_sized(to, key);
-            to = detail::write_sized(to, value);
-        }
-        if (to != record_end) return EncodeError::kSourceChanged;
+        to = detail::write_record(source, i, record, to);
+        if (to == nullptr) return EncodeError::kSourceChanged;
     }
     return to == end ? EncodeError::kNone : EncodeError::kSourceChanged;
 }

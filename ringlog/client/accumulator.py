@@ -1,0 +1,157 @@
+"""Gathers a producer's records into batches, per partition, within its buffer. Pure but for its lock.
+
+Callers append; the I/O thread closes open batches and takes the ready ones. `None` for an append means that there is no
+room: the shell waits, and tries again.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from typing import Any
+
+from ringlog.client.futures import BatchState, RecordFuture
+from ringlog.client.partition_queue import Batch, OpenBatch, PartitionQueue
+from ringlog.client.settings import ProducerSettings
+from ringlog.errors import InvalidRequest
+from ringlog.limits import FRAME_BYTES_MAX
+from ringlog.net.framing import HEADER_BYTES, Acks
+from ringlog.net.messages import TopicMetadata
+
+BATCH_BYTES_MAX = FRAME_BYTES_MAX - HEADER_BYTES
+"""A frame holds one batch."""
+
+
+class TopicQueues:
+    """The queues of one topic. `sticky` takes the records without a key, until it had a batch's worth."""
+
+    def __init__(self, metadata: TopicMetadata, in_flight_max: int) -> None:
+        self.name = metadata.name
+        self.metadata = metadata
+        self._in_flight_max = in_flight_max
+        self.queues: list[PartitionQueue] = []
+        self.update(metadata)
+        self.sticky = random.choice(self.queues)
+        self.sticky_bytes = 0
+
+    def update(self, metadata: TopicMetadata) -> None:
+        """Partitions may have been added, or have got other node-wide numbers."""
+        self.metadata = metadata
+        if not metadata.partitions:
+            raise InvalidRequest(f"topic '{metadata.name}' has no partitions")
+        for known in sorted(metadata.partitions, key=lambda one: one.index):
+            if known.index < len(self.queues):
+                self.queues[known.index].partition = known.partition
+            else:
+                self.queues.append(
+                    PartitionQueue(metadata.name, known.index, known.partition, self._in_flight_max)
+                )
+
+    def queue(self, partition: int) -> PartitionQueue:
+        """The queue of a partition that the caller named."""
+        if type(partition) is not int or not 0 <= partition < len(self.queues):
+            raise InvalidRequest(
+                f"partition {partition!r}: topic '{self.name}' has 0 to {len(self.queues) - 1}; "
+                "add more with `ringlog topic alter`"
+            )
+        return self.queues[partition]
+
+    def note_closed(self, queue: PartitionQueue, nbytes: int, batch_size: int) -> None:
+        """Move on from a sticky partition that had its share."""
+        if queue is self.sticky:
+            self.sticky_bytes += nbytes
+            if self.sticky_bytes >= batch_size // 2:
+                self.next_sticky()
+
+    def next_sticky(self) -> PartitionQueue:
+        """The next partition in turn, which is the one to use from here on."""
+        self.sticky = self.queues[(self.sticky.index + 1) % len(self.queues)]
+        self.sticky_bytes = 0
+        return self.sticky
+
+
+class Accumulator:
+    """The batches of all partitions, and the bytes that they hold."""
+
+    def __init__(self, settings: ProducerSettings) -> None:
+        self._batch_size = settings.batch_size
+        self._buffer_memory = settings.buffer_memory
+        self._delivery_timeout_s = settings.delivery_timeout_ms / 1000
+        self.lock = threading.RLock()
+        """Reentrant: a signal handler or a finalizer may produce while its thread is in here."""
+        self.changed = threading.Condition(self.lock)
+        """Batches were done, or room came free."""
+        self.bytes_held = 0
+        """Of closed batches. Open ones grow to at most batch_size before they count."""
+        self.unfinished: dict[BatchState, None] = {}
+        """All batches that are not done, the oldest first."""
+        self.touched: deque[PartitionQueue] = deque()
+        """Queues in which something changed, for the I/O thread."""
+
+    def append(
+        self,
+        topic: TopicQueues,
+        queue: PartitionQueue,
+        record: tuple[Any, Any, int | None, Any],
+        acks: Acks,
+        now_s: float,
+    ) -> RecordFuture | None:
+        """Append (value, key, timestamp, headers); None when the buffer has no room for another batch."""
+        with self.lock:
+            opened = queue.open
+            if opened is not None:
+                future = opened.append(*record) if opened.acks is acks else None
+                if future is not None:
+                    return future
+                self.close(queue)
+                topic.note_closed(queue, self._batch_size, self._batch_size)
+            if self.bytes_held >= self._buffer_memory:
+                return None
+            state = BatchState(queue.topic, queue.index)
+            opened = OpenBatch(state, acks, now_s, self._batch_size, BATCH_BYTES_MAX)
+            future = opened.append(*record)
+            queue.open = opened
+            self.unfinished[state] = None
+            self.touched.append(queue)
+            return future
+
+    def close(self, queue: PartitionQueue) -> None:
+        """Let the open batch of a queue take no more records."""
+        with self.lock:
+            opened = queue.open
+            if opened is None:
+                return
+            queue.open = None
+            opened.state.count = opened.builder.count
+            opened.state.timestamps = opened.builder.timestamps
+            held = opened.builder.nbytes
+            deadline_s = opened.opened_s + self._delivery_timeout_s
+            queue.ready.append(Batch(opened.state, opened.acks, deadline_s, held, opened.builder))
+            self.bytes_held += held
+            self.touched.append(queue)
+
+    def put(
+        self, queue: PartitionQueue, data: bytearray, state: BatchState, acks: Acks, now_s: float
+    ) -> None:
+        """Add a batch that was made whole, behind those before it. The caller has asked `has_room`."""
+        with self.lock:
+            self.close(queue)
+            held = len(data)
+            queue.ready.append(Batch(state, acks, now_s + self._delivery_timeout_s, held, None, data))
+            self.unfinished[state] = None
+            self.bytes_held += held
+            self.touched.append(queue)
+
+    def has_room(self) -> bool:
+        return self.bytes_held < self._buffer_memory
+
+    def finished(self, batch: Batch) -> None:
+        """A batch is done: its bytes are free, and those who wait are told."""
+        with self.lock:
+            self.bytes_held -= batch.bytes_held
+            self.unfinished.pop(batch.state, None)
+            self.changed.notify_all()
+
+
+__all__ = ["BATCH_BYTES_MAX", "Accumulator", "TopicQueues"]

@@ -1,0 +1,267 @@
+"""Consumer: reads partitions that it is told, from where it is told, and remembers where it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from types import EllipsisType, TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ringlog.client import offsets
+from ringlog.client.assigned import UNKNOWN, Place
+from ringlog.client.connection import Connection
+from ringlog.client.consumer_settings import ConsumerSettings
+from ringlog.client.fetch_driver import FetchDriver
+from ringlog.client.fetcher import Fetcher
+from ringlog.client.offsets import OffsetAndTimestamp
+from ringlog.client.polling import Poller
+from ringlog.client.records import ConsumerRecord
+from ringlog.client.settings import DEFAULT_BOOTSTRAP, settings_of
+from ringlog.errors import InvalidRequest, OffsetOutOfRange
+from ringlog.model import TopicPartition
+from ringlog.net.messages import EARLIEST, LATEST
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Partition = TopicPartition | tuple[str, int]
+"""("topic", 0), or the same as a TopicPartition."""
+
+_ITERATED_RECORDS = 1000
+"""Records polled at once for a `for` loop."""
+_ITERATED_MS = 1000
+
+
+class Consumer:
+    """Reads partitions in order, from one thread. It fetches ahead while records are being worked on.
+
+        with Consumer(bootstrap="127.0.0.1:9400", auto_offset_reset="earliest") as consumer:
+            consumer.assign([("orders", 0), ("orders", 1)])
+            for record in consumer.poll(timeout_ms=1000):
+                print(record.partition, record.offset, record.value)
+
+    Settings have Kafka's names and meanings; `ConsumerSettings` lists them.
+
+    >>> Consumer(fetch_max_wait=3)
+    Traceback (most recent call last):
+    ringlog.errors.InvalidRequest: there is no setting 'fetch_max_wait'; did you mean 'fetch_max_wait_ms'?
+    """
+
+    def __init__(
+        self, bootstrap: str = DEFAULT_BOOTSTRAP, group_id: str | None = None, **settings: Any
+    ) -> None:
+        if group_id is not None:
+            raise InvalidRequest(
+                "consumer groups are not there yet: leave group_id out, and assign() partitions by hand"
+            )
+        self._settings = settings_of(ConsumerSettings, {"bootstrap": bootstrap, **settings})
+        self._connection = Connection(self._settings)
+        self._driver = FetchDriver(self._connection, Fetcher(self._settings))
+        self._poller = Poller(self._driver, self._settings)
+        self._unread: list[ConsumerRecord] = []
+        """Polled for a `for` loop that has not come to them yet, the next one last."""
+
+    # -- which partitions --------------------------------------------------------------------------------------
+
+    def assign(self, partitions: Iterable[Partition | tuple[str, int, int]]) -> None:
+        """Read exactly these partitions: ("topic", 0), or ("topic", 0, offset) to start at an offset.
+
+        One that was assigned before, and has no offset here, goes on where it is; others start where
+        `auto_offset_reset` says. Positions are known when this returns: records that are produced later are
+        not missed. UnknownTopic when there is no such partition.
+        """
+        wanted: dict[TopicPartition, int | None] = {}
+        for item in partitions:
+            offset = None
+            if len(item) == 3:
+                offset = _offset(item[2])
+            wanted[_partition(item[:2])] = offset
+        self._put_back()
+        found = offsets.places(self._connection, wanted, self._api_timeout_s())
+        targets: dict[TopicPartition, tuple[Place, int | None]] = {
+            tp: (found[tp], offset) for tp, offset in wanted.items()
+        }
+        self._driver.change(lambda fetcher: fetcher.assign(targets))
+        self._driver.settle(wanted, self._api_timeout_s())
+
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are being read."""
+        return set(self._driver.look(Fetcher.assignment))
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        """The numbers of a topic's partitions."""
+        found = self._connection.topic(topic, timeout_s=self._api_timeout_s())
+        return {partition.index for partition in found.partitions}
+
+    # -- records -----------------------------------------------------------------------------------------------
+
+    def poll(
+        self, timeout_ms: float = 1000, max_records: int | EllipsisType | None = ...
+    ) -> list[ConsumerRecord]:
+        """The next records, waiting up to `timeout_ms` for the first; an empty list when none came.
+
+        At most `max_records`, by default `max_poll_records`; None or 0: all that was fetched. Fields are decoded
+        when they are looked at. Errors that retries do not help are raised here, typed, and again as long as they
+        last; nothing is ever skipped. CorruptBatch: what came was not what its CRC says, and is fetched again.
+        """
+        most = self._settings.max_poll_records if max_records is ... else max_records or None
+        if most is not None and most < 0:
+            raise InvalidRequest(f"max_records must not be negative, but is {most}")
+        if self._unread:
+            # A loop over this consumer was left in the middle.
+            count = len(self._unread) if most is None else min(most, len(self._unread))
+            return [self._unread.pop() for _ in range(count)]
+        return self._poller.records(timeout_ms / 1000, most)
+
+    def poll_arrow(
+        self, timeout_ms: float = 1000, max_records: int | None = None
+    ) -> pyarrow.RecordBatch | None:
+        """The next records of one partition as a `pyarrow.RecordBatch`, None when none came within `timeout_ms`.
+
+        Columns: topic, partition, offset, timestamp, key, value, headers. They are made natively; no Python runs
+        per record. All that was fetched in one go, at most `max_records`. Raises as `poll` does.
+        """
+        if max_records is not None and max_records < 0:
+            raise InvalidRequest(f"max_records must not be negative, but is {max_records}")
+        self._put_back()
+        return self._poller.arrow(timeout_ms / 1000, max_records or None)
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        return self
+
+    def __next__(self) -> ConsumerRecord:
+        """The next record, waiting as long as it takes. A loop that is left loses nothing: the next poll goes on."""
+        while not self._unread:
+            self._unread = self._poller.records(_ITERATED_MS / 1000, _ITERATED_RECORDS)[::-1]
+        return self._unread.pop()
+
+    # -- positions ---------------------------------------------------------------------------------------------
+
+    def position(self, partition: Partition) -> int:
+        """The offset of the record that comes next."""
+        tp = self._assigned(partition)
+        for record in reversed(self._unread):
+            if record.partition == tp.partition and record.topic == tp.topic:
+                return record.offset
+        self._driver.settle([tp], self._api_timeout_s())
+        position = self._driver.look(lambda fetcher: fetcher[tp].position)
+        if position == UNKNOWN:
+            raise OffsetOutOfRange(f"{tp} has no position. Seek to one")
+        return position
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        """Read on from an offset. One that the log does not have is dealt with as `auto_offset_reset` says."""
+        tp, target = self._assigned(partition), _offset(offset)
+        self._put_back()
+        self._driver.change(lambda fetcher: fetcher.seek(tp, target))
+
+    def seek_to_beginning(self, *partitions: Partition) -> None:
+        """Read on from the oldest record that is kept; without arguments, in all assigned partitions."""
+        self._seek_to(EARLIEST, partitions)
+
+    def seek_to_end(self, *partitions: Partition) -> None:
+        """Read only what is produced from now on; without arguments, in all assigned partitions."""
+        self._seek_to(LATEST, partitions)
+
+    def beginning_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
+        """The offset of the oldest record that each log keeps. The partitions need not be assigned."""
+        return self._ends(EARLIEST, partitions)
+
+    def end_offsets(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
+        """The offset behind the newest readable record of each log. The partitions need not be assigned."""
+        return self._ends(LATEST, partitions)
+
+    def offsets_for_times(
+        self, timestamps: Mapping[Partition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """For each partition the first record at or after a time in milliseconds; None when none is that young."""
+        queries = {_partition(partition): time_ms for partition, time_ms in timestamps.items()}
+        for tp, time_ms in queries.items():
+            if time_ms < 0:
+                raise InvalidRequest(f"{tp}: a time is milliseconds since 1970, and not {time_ms}")
+        return offsets.list_offsets(self._connection, queries, self._api_timeout_s())
+
+    def lag(self, partition: Partition) -> int:
+        """How many offsets lie between the position and the end that the node last told of; never negative."""
+        tp = self._assigned(partition)
+        position = self.position(tp)
+        readable = self._driver.look(lambda fetcher: fetcher[tp].readable_offset)
+        if readable == UNKNOWN:
+            readable = self.end_offsets([tp])[tp]
+        return max(0, readable - position)
+
+    # -- pauses ------------------------------------------------------------------------------------------------
+
+    def pause(self, *partitions: Partition) -> None:
+        """Let polls return nothing of these until they are resumed. What was fetched of them is kept."""
+        tps = [self._assigned(partition) for partition in partitions]
+        self._put_back()
+        self._driver.change(lambda fetcher: [fetcher.pause(tp) for tp in tps])
+
+    def resume(self, *partitions: Partition) -> None:
+        """Let polls return records of these again."""
+        tps = [self._assigned(partition) for partition in partitions]
+        self._driver.change(lambda fetcher: [fetcher.resume(tp) for tp in tps])
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return self._driver.look(lambda fetcher: {tp for tp in fetcher.assignment() if fetcher[tp].paused})
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the consumer and its thread. Twice is fine."""
+        self._unread = []
+        self._connection.close()
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- helpers -----------------------------------------------------------------------------------------------
+
+    def _assigned(self, partition: Partition) -> TopicPartition:
+        tp = _partition(partition)
+        if not self._driver.look(lambda fetcher: tp in fetcher):
+            raise InvalidRequest(f"{tp} is not assigned. Call assign() with it first")
+        return tp
+
+    def _seek_to(self, end: int, partitions: tuple[Partition, ...]) -> None:
+        tps = [self._assigned(partition) for partition in partitions] or list(self.assignment())
+        self._put_back()
+        self._driver.change(lambda fetcher: [fetcher.seek_to(tp, end) for tp in tps])
+        self._driver.settle(tps, self._api_timeout_s())
+
+    def _ends(self, end: int, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
+        queries = {_partition(partition): end for partition in partitions}
+        found = offsets.list_offsets(self._connection, queries, self._api_timeout_s())
+        return {tp: 0 if answer is None else answer.offset for tp, answer in found.items()}
+
+    def _put_back(self) -> None:
+        """Records that a `for` loop did not come to are fetched again by whoever polls next."""
+        unread, self._unread = self._unread, []
+        first: dict[TopicPartition, int] = {}
+        for record in reversed(unread):
+            first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        if first:
+            self._driver.change(lambda fetcher: [fetcher.seek(tp, at) for tp, at in first.items()])
+
+    def _api_timeout_s(self) -> float:
+        return self._settings.default_api_timeout_ms / 1000
+
+
+def _partition(given: Any) -> TopicPartition:
+    match given:
+        case (str(topic), int(partition)) if partition >= 0 and topic:
+            return TopicPartition(topic, partition)
+    raise InvalidRequest(f'a partition is named like ("topic", 0), and not {given!r}')
+
+
+def _offset(given: Any) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        raise InvalidRequest(f"an offset is a number from 0 on, and not {given!r}")
+    return given

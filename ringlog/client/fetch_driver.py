@@ -1,0 +1,156 @@
+"""Stands between a fetcher and its connection: the lock, the wait of the poller, the way of requests.
+
+The connection's thread and the requests under way hold it weakly: a consumer that nobody holds can go.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from ringlog.client.assigned import Assigned
+from ringlog.client.connection import Connection
+from ringlog.client.fetcher import Ask, Fetcher
+from ringlog.errors import ClientClosed, RequestTimeout, RinglogError
+from ringlog.model import TopicPartition
+from ringlog.net.framing import Header
+from ringlog.net.session import Request
+
+T = TypeVar("T")
+
+_live: weakref.WeakSet[FetchDriver] = weakref.WeakSet()
+_frozen: list[FetchDriver] = []
+"""Whose locks the thread that forks holds, so that the child finds no fetcher half changed."""
+
+
+class FetchDriver:
+    """Runs a fetcher. The lock is never held while the connection is called: that has locks of its own."""
+
+    def __init__(self, connection: Connection, fetcher: Fetcher) -> None:
+        self._connection = connection
+        self._fetcher = fetcher
+        self._changed = threading.Condition()
+        connection.on_tick(self.tick)
+        _live.add(self)
+
+    # -- the poller's side -------------------------------------------------------------------------------------
+
+    def look(self, at: Callable[[Fetcher], T]) -> T:
+        """Read something of the fetcher."""
+        with self._changed:
+            return at(self._fetcher)
+
+    def change(self, how: Callable[[Fetcher], T]) -> T:
+        """Change the fetcher, and let what follows from it be asked for."""
+        with self._changed:
+            result = how(self._fetcher)
+        self._connection.wake()
+        return result
+
+    def head(self, deadline_s: float) -> tuple[Assigned, int] | None:
+        """The partition whose turn it is and the poller's position in it; waits until there is one or time is over."""
+        with self._changed:
+            while True:
+                if self._connection.closed:
+                    raise ClientClosed("the consumer was closed. Make a new one")
+                now_s = time.monotonic()
+                assigned = self._fetcher.head(now_s)
+                if assigned is not None:
+                    return assigned, assigned.position
+                if now_s >= deadline_s:
+                    return None
+                self._changed.wait(deadline_s - now_s)
+
+    def next_head(self) -> tuple[Assigned, int] | None:
+        """As `head`, for a poller that has records in its hands: waits for nothing, raises nothing."""
+        with self._changed:
+            assigned = self._fetcher.head(time.monotonic(), may_raise=False)
+            return None if assigned is None else (assigned, assigned.position)
+
+    def advance(self, assigned: Assigned, position: int) -> None:
+        """The poller took what lies below a position."""
+        with self._changed:
+            room = self._fetcher.advance(assigned, position)
+        if room:
+            self._connection.wake()
+
+    def settle(self, tps: Iterable[TopicPartition], timeout_s: float) -> None:
+        """Wait until these have positions."""
+        deadline_s = time.monotonic() + timeout_s
+        some = list(tps)
+        self._connection.wake()
+        with self._changed:
+            while self._fetcher.unsettled(some):
+                left_s = deadline_s - time.monotonic()
+                if left_s <= 0:
+                    names = ", ".join(str(tp) for tp in some[:5])
+                    raise RequestTimeout(f"no position was found for {names} within {timeout_s:.3g} s. Retry")
+                self._changed.wait(left_s)
+
+    # -- the connection's side ---------------------------------------------------------------------------------
+
+    def tick(self, now_s: float) -> float | None:
+        """Send what is due. Called on the connection's thread, on each of its passes."""
+        with self._changed:
+            asks, next_s = self._fetcher.due(now_s)
+        for ask in asks:
+            if ask.topic is not None:
+                self._connection.forget(ask.topic)
+            self._send(ask)
+        return next_s
+
+    def _send(self, ask: Ask) -> None:
+        here = weakref.ref(self)
+
+        def on_reply(header: Header, body: memoryview) -> None:
+            driver = here()
+            if driver is not None:
+                with driver._changed:
+                    ask.answered(body, time.monotonic())
+                    driver._changed.notify_all()
+
+        def on_error(error: RinglogError) -> None:
+            driver = here()
+            if driver is not None:
+                with driver._changed:
+                    ask.failed(error, time.monotonic())
+                    driver._changed.notify_all()
+
+        self._connection.send(
+            Request(ask.api, ask.body, on_reply, on_error, ask.partition, timeout_s=ask.timeout_s)
+        )
+
+    # -- forks -------------------------------------------------------------------------------------------------
+
+    def _freeze(self) -> None:
+        self._changed.acquire()
+
+    def _thaw(self) -> None:
+        self._changed.release()
+
+    def _begin_in_child(self) -> None:
+        self._changed = threading.Condition()
+        self._fetcher.forget_flights()
+
+
+def _before_fork() -> None:
+    for driver in list(_live):
+        driver._freeze()
+        _frozen.append(driver)
+
+
+def _in_parent() -> None:
+    while _frozen:
+        _frozen.pop()._thaw()
+
+
+def _in_child() -> None:
+    while _frozen:
+        _frozen.pop()._begin_in_child()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)

@@ -1,0 +1,220 @@
+"""What a producer returns: a future is a batch's state and an index, so that a million cost no million objects."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ringlog.errors import RequestTimeout, RinglogError
+
+NO_OFFSET = -1
+NO_DURABILITY = "none"
+"""What is known of a record that was sent with acks=0: nobody answers, so nothing is promised."""
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record stands."""
+
+    topic: str
+    partition: int
+    offset: int
+    """-1 with acks=0."""
+    timestamp: int
+    durability: str
+    """`received`, `written`, `flushed`, `committed`; `none` with acks=0."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducedRange:
+    """Where records of one `produce_many` stand: `count` of them, from `base_offset` on."""
+
+    topic: str
+    partition: int
+    base_offset: int
+    count: int
+    timestamp: int
+    """Of the first of them."""
+    durability: str
+
+
+class BatchState:
+    """What became of one batch, shared by the futures of its records."""
+
+    __slots__ = (
+        "_callbacks", "_event", "_lock", "base_offset", "count", "done", "durability", "error", "partition",
+        "timestamps", "topic",
+    )  # fmt: skip
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.done = False
+        self.error: RinglogError | None = None
+        self.base_offset = NO_OFFSET
+        self.count = 0
+        self.timestamps: Sequence[int] | int = 0
+        """One for each record, or one for all."""
+        self.durability = NO_DURABILITY
+        self._lock = threading.Lock()
+        self._event: threading.Event | None = None
+        self._callbacks: list[tuple[Callable[[Any], object], Any]] | None = None
+
+    def resolve(self, base_offset: int, durability: str, append_time_ms: int = -1) -> None:
+        """The batch is in the log."""
+        self.base_offset = base_offset
+        self.durability = durability
+        if append_time_ms >= 0:
+            self.timestamps = append_time_ms
+        self._finish()
+
+    def fail(self, error: RinglogError) -> None:
+        """The batch will not be sent again."""
+        self.error = error
+        self._finish()
+
+    def _finish(self) -> None:
+        with self._lock:
+            self.done = True
+            event, callbacks = self._event, self._callbacks
+            self._event = self._callbacks = None
+        if event is not None:
+            event.set()
+        for callback, future in callbacks or ():
+            _call(callback, future)
+
+    def wait(self, timeout_s: float | None) -> bool:
+        """Whether the batch is done, at the latest when the time is over. Ctrl-C interrupts it."""
+        with self._lock:
+            if self.done:
+                return True
+            if self._event is None:
+                self._event = threading.Event()
+            event = self._event
+        return event.wait(timeout_s)
+
+    def then(self, callback: Callable[[Any], object], future: Any) -> None:
+        """Call back with the future when the batch is done, at once if it is."""
+        with self._lock:
+            if not self.done:
+                self._callbacks = self._callbacks or []
+                self._callbacks.append((callback, future))
+                return
+        _call(callback, future)
+
+    def timestamp(self, index: int) -> int:
+        return self.timestamps if isinstance(self.timestamps, int) else self.timestamps[index]
+
+
+def _call(callback: Callable[[Any], object], future: Any) -> None:
+    """A user's callback must not stop the thread that serves all others; its error goes where thread errors go."""
+    try:
+        callback(future)
+    except Exception:
+        kind, error, trace = sys.exc_info()
+        threading.excepthook(threading.ExceptHookArgs((kind, error, trace, threading.current_thread())))
+
+
+class RecordFuture(tuple[BatchState, int]):
+    """One record on its way: `result(timeout)` waits for it. Timeouts are seconds."""
+
+    __slots__ = ()
+
+    def done(self) -> bool:
+        """Whether the record stands in the log, or failed."""
+        return self[0].done
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Where the record stands. Raises what it failed with, or RequestTimeout: then it is still on its way."""
+        state, index = self
+        if not state.done and not state.wait(timeout):
+            raise RequestTimeout(
+                f"the record was not acknowledged within {timeout} s; it is still on its way"
+            )
+        if state.error is not None:
+            raise state.error
+        offset = state.base_offset if state.base_offset < 0 else state.base_offset + index
+        return RecordMetadata(state.topic, state.partition, offset, state.timestamp(index), state.durability)
+
+    def exception(self, timeout: float | None = None) -> RinglogError | None:
+        """What the record failed with, None when it stands."""
+        state = self[0]
+        if not state.done and not state.wait(timeout):
+            raise RequestTimeout(
+                f"the record was not acknowledged within {timeout} s; it is still on its way"
+            )
+        return state.error
+
+    def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
+        """Call back with this future when it is done: on the client's I/O thread, so it must not block."""
+        self[0].then(callback, self)
+
+    def __repr__(self) -> str:
+        state, index = self
+        what = (
+            "pending"
+            if not state.done
+            else "failed"
+            if state.error
+            else f"offset {state.base_offset + index}"
+        )
+        return f"<RecordFuture {state.topic}-{state.partition}: {what}>"
+
+    # Two futures of different batches are never equal, and those of one batch differ by their index.
+    __hash__ = tuple.__hash__
+
+
+class ManyFuture:
+    """All records of one `produce_many` on their way."""
+
+    __slots__ = ("states",)
+
+    def __init__(self, states: list[BatchState]) -> None:
+        self.states = states
+
+    def done(self) -> bool:
+        """Whether every record stands in the log, or failed."""
+        return all(state.done for state in self.states)
+
+    def exception(self, timeout: float | None = None) -> RinglogError | None:
+        """What the first of the records that failed failed with, None when all stand."""
+        self._wait(timeout)
+        return next((state.error for state in self.states if state.error is not None), None)
+
+    def result(self, timeout: float | None = None) -> list[ProducedRange]:
+        """Where the records stand, batch by batch; raises the first error when any failed."""
+        error = self.exception(timeout)
+        if error is not None:
+            raise error
+        return [
+            ProducedRange(s.topic, s.partition, s.base_offset, s.count, s.timestamp(0), s.durability)
+            for s in self.states
+        ]
+
+    def add_done_callback(self, callback: Callable[[ManyFuture], object]) -> None:
+        """Call back with this future when all are done: on the client's I/O thread, so it must not block."""
+        missing = len(self.states)
+        lock = threading.Lock()
+
+        def one_done(state: BatchState) -> None:
+            nonlocal missing
+            with lock:
+                missing -= 1
+                last = missing == 0
+            if last:
+                callback(self)
+
+        for state in self.states:
+            state.then(one_done, state)
+        if not self.states:
+            _call(callback, self)
+
+    def _wait(self, timeout: float | None) -> None:
+        until_s = None if timeout is None else time.monotonic() + timeout
+        for state in self.states:
+            left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
+            if not state.done and not state.wait(left_s):
+                raise RequestTimeout(f"not all records were acknowledged within {timeout} s")

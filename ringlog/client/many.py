@@ -1,0 +1,156 @@
+"""The columns of a `produce_many`: lists, Arrow arrays or NumPy, made ready to be cut into batches natively."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ringlog.errors import InvalidRequest
+from ringlog.records.columns import Column
+from ringlog.records.partitioner import partition_column
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Columns of equal length, each as the encoder takes it."""
+
+    values: Any
+    keys: Any | None
+    headers: Any | None
+    timestamps: Any
+    count: int
+
+
+def chunks_of(values: Any, keys: Any, headers: Any, timestamps: Any, now_ms: int) -> Iterator[Chunk]:
+    """Columns whose pieces are contiguous in memory: one chunk, or those of Arrow's ChunkedArrays."""
+    times = _times(timestamps, now_ms)
+    columns = [_chunked(values, "values"), _chunked(keys, "keys"), _headers(headers), _chunked_times(times)]
+    count = sum(len(part) for part in columns[0] or [])
+    for name, parts in zip(("keys", "headers", "timestamps"), columns[1:], strict=True):
+        if parts is not None and sum(len(part) for part in parts) != count:
+            raise InvalidRequest(f"{name}: one for each of the {count} values is needed")
+    at = 0
+    while at < count:
+        pieces = [None if parts is None else _at(parts, at) for parts in columns]
+        size = min(left for _, left in (piece for piece in pieces if piece is not None))
+        ready = [None if piece is None else _slice(piece, size) for piece in pieces]
+        yield Chunk(ready[0], ready[1], ready[2], times if ready[3] is None else ready[3], size)
+        at += size
+
+
+class _Piece(NamedTuple):
+    """A contiguous part of a column, and where in it the wanted rows begin."""
+
+    part: Any
+    left: int
+
+    @property
+    def start(self) -> int:
+        return len(self.part) - self.left
+
+
+def _at(parts: Sequence[Any], at: int) -> _Piece:
+    for part in parts:
+        if at < len(part):
+            return _Piece(part, len(part) - at)
+        at -= len(part)
+    raise InvalidRequest("a column is shorter than the values")
+
+
+def _slice(piece: _Piece, size: int) -> Any:
+    if piece.start == 0 and size == len(piece.part):
+        return piece.part
+    part = piece.part
+    if isinstance(part, Column):
+        stop = piece.start + size
+        if part.valid is None:
+            return Column(part.offsets[piece.start : stop + 1], part.data)
+        bits = np.unpackbits(part.valid, bitorder="little")[piece.start : stop]
+        return Column(part.offsets[piece.start : stop + 1], part.data, np.packbits(bits, bitorder="little"))
+    return part[piece.start : piece.start + size]
+
+
+def _chunked(column: Any, what: str) -> list[Any] | None:
+    if column is None:
+        return None
+    if isinstance(column, Column) or hasattr(column, "__arrow_c_array__"):
+        return [column]
+    chunks = getattr(column, "chunks", None)  # of an Arrow ChunkedArray
+    if chunks is not None:
+        return [chunk for chunk in chunks if len(chunk)]
+    if isinstance(column, np.ndarray):
+        return [_numpy(column, what)]
+    if isinstance(column, str | bytes | bytearray | memoryview) or not hasattr(column, "__len__"):
+        raise InvalidRequest(f"{what} must be a list, an Arrow array or a NumPy array of byte strings")
+    return [Column.gather(column, what)]
+
+
+def _numpy(array: npt.NDArray[Any], what: str) -> Column:
+    """Rows of a uint8 matrix or of `S` strings (as wide as the type: NumPy cannot tell their end from zeros), or
+    objects."""
+    if array.ndim == 1 and array.dtype.kind == "O":
+        return Column.gather(array.tolist(), what)
+    if array.ndim == 1 and array.dtype.kind in "SV":
+        array = np.ascontiguousarray(array).view(np.uint8).reshape(len(array), array.dtype.itemsize)
+    if array.ndim != 2 or array.dtype != np.uint8:
+        raise InvalidRequest(
+            f"{what}: a NumPy array must be of objects, of S or V strings, or a uint8 matrix"
+        )
+    rows, width = array.shape
+    wide = rows * width > np.iinfo(np.int32).max
+    offsets = np.arange(rows + 1, dtype=np.int64 if wide else np.int32) * width
+    data = np.ascontiguousarray(array).reshape(-1)
+    return Column(offsets.astype(np.int64 if wide else np.int32), data)
+
+
+def _times(timestamps: Any, now_ms: int) -> Any:
+    if timestamps is None:
+        return now_ms
+    if isinstance(timestamps, list | tuple):
+        return np.array(timestamps, dtype=np.int64)
+    if isinstance(timestamps, np.ndarray) and timestamps.dtype.kind == "M":
+        return timestamps.astype("datetime64[ms]").astype(np.int64)
+    if isinstance(timestamps, np.ndarray):
+        return np.ascontiguousarray(timestamps, dtype=np.int64)
+    return timestamps
+
+
+def _chunked_times(times: Any) -> list[Any] | None:
+    if isinstance(times, int):
+        return None
+    chunks = getattr(times, "chunks", None)
+    return [times] if chunks is None else [chunk for chunk in chunks if len(chunk)]
+
+
+def _headers(headers: Any) -> list[Any] | None:
+    """An Arrow array of lists, or one dict or list of pairs for each record."""
+    if headers is None or hasattr(headers, "__arrow_c_array__") or hasattr(headers, "chunks"):
+        return _chunked(headers, "headers")
+    raise InvalidRequest("headers of produce_many must be an Arrow list<struct<key: string, value: binary>>")
+
+
+def rows_by_partition(chunk: Chunk, partitions: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The rows of a chunk ordered by the partition of their key, each partition's in their own order; and where
+    each partition's begin, one entry more than partitions. Records without a key are spread evenly."""
+    column = chunk.keys if isinstance(chunk.keys, Column) else _column_of_arrow(chunk.keys)
+    where = partition_column(column.offsets, column.data, partitions)
+    if column.valid is not None:
+        bits = np.unpackbits(column.valid, count=len(column), bitorder="little").astype(bool)
+        missing = np.flatnonzero(~bits)
+        where[missing] = np.arange(len(missing)) % partitions
+    small = where.astype(np.int16) if partitions < 2**15 else where  # a radix sort, where the type is short
+    rows = np.argsort(small, kind="stable")
+    bounds = np.searchsorted(small[rows], np.arange(partitions + 1))
+    return rows.astype(np.int64, copy=False), bounds
+
+
+def _column_of_arrow(array: Any) -> Column:
+    """Keys of an Arrow array as a Column: gathered natively, because their layout is not ours to read."""
+    return Column.gather(array.to_pylist(), "keys")
+
+
+__all__ = ["Chunk", "chunks_of", "rows_by_partition"]

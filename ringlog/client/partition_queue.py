@@ -1,0 +1,221 @@
+"""Batches of one partition on their way: open, ready, in flight, failed; what may leave when. Pure: now is an argument.
+
+    open ──full, linger over, flush──▶ ready ──▶ in flight ──▶ done
+                                         ▲            │ retriable error
+                                         │            ▼
+                                         └── reset ── failed ── all in flight answered ──▶ in flight, in order
+
+Idempotence. A batch gets its sequence when it first leaves. While one is in doubt (it failed, and may be in the log),
+nothing that follows it leaves under another number, so the node's check keeps order and refuses repeats. Under a
+new producer id the first batch travels alone: a node takes any sequence from a producer that it does not know.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ringlog.client.futures import BatchState, RecordFuture
+from ringlog.errors import DeliveryTimeout, OutOfOrderSequence, RinglogError, check
+from ringlog.net.framing import Acks
+from ringlog.records.builder import BatchBuilder
+
+SEQUENCE_COUNT = 2**31
+"""Sequences go round after this many."""
+
+
+class ProducerId(NamedTuple):
+    """What a node knows a producer by."""
+
+    number: int
+    epoch: int
+
+
+@dataclass(slots=True, eq=False)
+class Batch:
+    """A batch that takes no more records."""
+
+    state: BatchState
+    acks: Acks
+    deadline_s: float
+    """When its records fail."""
+    bytes_held: int
+    """What it takes of the producer's buffer."""
+    builder: BatchBuilder[RecordFuture] | None
+    """Until it first leaves; None for one that was made whole."""
+    data: bytearray = field(default_factory=bytearray)
+    """Behind HEADROOM bytes; empty while the builder has it."""
+    order: int = -1
+    """Its place among the batches of the queue, given when it first leaves."""
+    sequence: int = -1
+    """-1: it never left, or certainly is not in the log and may get another number."""
+    in_doubt: bool = False
+    """It left, and whether it is in the log is not known."""
+    attempts: int = 0
+    error: RinglogError | None = None
+
+
+class OpenBatch:
+    """A batch that still grows."""
+
+    __slots__ = ("acks", "append", "builder", "opened_s", "state")
+
+    def __init__(
+        self, state: BatchState, acks: Acks, opened_s: float, bytes_target: int, bytes_max: int
+    ) -> None:
+        self.state = state
+        self.acks = acks
+        self.opened_s = opened_s
+        self.builder = BatchBuilder(RecordFuture, state, bytes_target=bytes_target, bytes_max=bytes_max)
+        self.append = self.builder.append
+
+
+class PartitionQueue:
+    """The batches of one partition, in order. Everything but `open` and `ready` belongs to the I/O thread."""
+
+    def __init__(self, topic: str, index: int, partition: int, in_flight_max: int) -> None:
+        self.topic = topic
+        self.index = index
+        self.partition = partition
+        """The node-wide id, which may change with the metadata."""
+        self.open: OpenBatch | None = None
+        self.ready: deque[Batch] = deque()
+        self.in_flight: list[Batch] = []
+        self.failed: list[Batch] = []
+        self.retry_at_s = 0.0
+        self.failures = 0
+        """In a row, since the last success: the exponent of the back-off."""
+        self.producer: ProducerId | None = None
+        self.timer_s: float | None = None
+        self._in_flight_max = in_flight_max
+        self._next_sequence = 0
+        self._next_order = 0
+        self._proven = False
+        """The node has taken a batch under this producer id."""
+        self._spoiled = False
+        """A number was given to a batch that failed for good: those behind it would wait for it forever."""
+
+    def __len__(self) -> int:
+        return len(self.ready) + len(self.in_flight) + len(self.failed) + (self.open is not None)
+
+    # -- what leaves -----------------------------------------------------------------------------------------
+
+    def resend(self, now_s: float) -> list[Batch]:
+        """The failed batches that leave again now, in order; none while answers are due or the back-off lasts."""
+        if not self.failed or self.in_flight or now_s < self.retry_at_s:
+            return []
+        again = self.failed
+        if self._spoiled:
+            # What is in doubt is settled under its old number: taken, repeated, or refused as out of order.
+            again = [batch for batch in self.failed if batch.in_doubt]
+            if not again:
+                self._reset()
+                return []
+        self.failed = [batch for batch in self.failed if batch not in again]
+        self.in_flight = list(again)
+        return again
+
+    def next_to_send(self, idempotent: bool) -> Batch | None:
+        """The ready batch that may leave now, in flight from here on; None when none may."""
+        if self.failed or not self.ready:
+            return None
+        batch = self.ready[0]
+        numbered = idempotent and batch.acks is not Acks.NONE
+        most = self._in_flight_max if self._proven or not numbered else 1
+        if len(self.in_flight) >= most or (numbered and (self.producer is None or self._spoiled)):
+            return None
+        self.ready.popleft()
+        if batch.order < 0:
+            batch.order = self._next_order
+            self._next_order += 1
+        if numbered:
+            batch.sequence = self._next_sequence
+            self._next_sequence = (self._next_sequence + batch.state.count) % SEQUENCE_COUNT
+        self.in_flight.append(batch)
+        return batch
+
+    def wants_open(self, idempotent: bool) -> bool:
+        """Whether the open batch could leave now, so that closing it delays nothing and costs no growth."""
+        if self.open is None or self.ready or self.failed or self._spoiled:
+            return False
+        numbered = idempotent and self.open.acks is not Acks.NONE
+        if numbered and self.producer is None:
+            return False
+        return len(self.in_flight) < (self._in_flight_max if self._proven or not numbered else 1)
+
+    # -- what came of it -------------------------------------------------------------------------------------
+
+    def taken(self, batch: Batch) -> None:
+        """The node has the batch."""
+        self.in_flight.remove(batch)
+        self.failures = 0
+        if batch.sequence >= 0:
+            self._proven = True
+
+    def refused(self, batch: Batch, error: RinglogError, retry_at_s: float) -> None:
+        """An attempt failed, and another may follow."""
+        oldest = batch.order == min(other.order for other in (*self.failed, *self.in_flight))
+        self.in_flight.remove(batch)
+        batch.error = error
+        if isinstance(error, OutOfOrderSequence):
+            # The node looked at it and did not append it, nor had it before.
+            batch.in_doubt = False
+            if oldest:
+                # All before it are acknowledged: the node's memory of this producer is not ours any more.
+                self._spoiled = True
+        else:
+            batch.in_doubt = batch.sequence >= 0
+        self.failed.append(batch)
+        self.failed.sort(key=lambda one: one.order)
+        self.retry_at_s = max(self.retry_at_s, retry_at_s)
+
+    def given_up(self, batch: Batch) -> None:
+        """The batch fails for good, out of flight, failed or ready."""
+        for place in (self.in_flight, self.failed, self.ready):
+            if batch in place:
+                place.remove(batch)
+        if batch.sequence >= 0:
+            self._spoiled = True
+        if self._spoiled and not self.failed and not self.in_flight:
+            self._reset()
+
+    def expired(self, now_s: float) -> list[Batch]:
+        """Batches past their deadline that are not in flight. Their owner gives them up."""
+        late = [batch for batch in self.failed if batch.deadline_s <= now_s]
+        for i in range(len(self.ready)):
+            if self.ready[i].deadline_s > now_s:
+                break
+            late.append(self.ready[i])
+        return late
+
+    def next_time_s(self, linger_s: float) -> float | None:
+        """When something here may happen by time alone."""
+        times = [batch.deadline_s for batch in (*self.failed[:1], *([self.ready[0]] if self.ready else []))]
+        if self.failed and not self.in_flight:
+            times.append(self.retry_at_s)
+        if self.open is not None:
+            times.append(self.open.opened_s + linger_s)
+        return min(times, default=None)
+
+    def _reset(self) -> None:
+        """Nothing is in doubt: what certainly is not in the log gets numbers of a new producer."""
+        check(not self.in_flight, "a queue is reset when all answers are in")
+        check(not any(batch.in_doubt for batch in self.failed), "a batch in doubt keeps its number")
+        for batch in self.failed:
+            batch.sequence = -1
+        self.ready.extendleft(reversed(self.failed))
+        self.failed = []
+        self.producer = None
+        self._next_sequence = 0
+        self._proven = False
+        self._spoiled = False
+
+
+def delivery_timeout(batch: Batch, timeout_s: float) -> RinglogError:
+    """What a batch fails with that was not acknowledged in time; its last error is the reason."""
+    where = f"{batch.state.topic}-{batch.state.partition}"
+    why = "" if batch.error is None else f"; the last attempt: {batch.error}"
+    error = DeliveryTimeout(f"{where}: not acknowledged within {timeout_s:.3g} s{why}")
+    error.__cause__ = batch.error
+    return error

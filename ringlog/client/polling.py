@@ -1,0 +1,92 @@
+"""Takes what was fetched: opens chunks on the poller's thread, outside of all locks, and moves positions."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from ringlog.client.assigned import Assigned
+from ringlog.client.consumer_settings import ConsumerSettings
+from ringlog.client.fetch_driver import FetchDriver
+from ringlog.client.records import ConsumerRecord
+from ringlog.errors import CorruptBatch
+from ringlog.model import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class Poller:
+    """Used by one thread, which is also the only one that seeks and assigns: a head stays a head meanwhile."""
+
+    def __init__(self, driver: FetchDriver, settings: ConsumerSettings) -> None:
+        self._driver = driver
+        self._bytes_max = settings.fetch_max_bytes
+
+    def records(self, timeout_s: float, most: int | None) -> list[ConsumerRecord]:
+        """At most `most` records, of as many partitions as have some."""
+        driver = self._driver
+        records: list[ConsumerRecord] = []
+        begun_at: dict[TopicPartition, int] = {}
+        taken_bytes = 0
+        deadline_s = time.monotonic() + timeout_s
+        try:
+            # Without a bound: what was fetched by now, or one could take for ever what keeps arriving.
+            while (most is None or len(records) < most) and taken_bytes < self._bytes_max:
+                head = driver.next_head() if records else driver.head(deadline_s)
+                if head is None:
+                    break
+                assigned, position = head
+                chunk = assigned.chunks[0]
+                try:
+                    taken, behind = chunk.take(position, None if most is None else most - len(records))
+                except CorruptBatch as wrong:
+                    if records:
+                        break  # these first; the next poll comes here again
+                    self._refetch(assigned, wrong)
+                    raise
+                begun_at.setdefault(assigned.tp, position)
+                driver.advance(assigned, behind)
+                taken_bytes += chunk.nbytes
+                if records:
+                    records += taken
+                else:
+                    records = taken
+            return records
+        except BaseException:
+            # Ctrl-C between taking and returning: what was taken comes again.
+            self._take_back(begun_at)
+            raise
+
+    def arrow(self, timeout_s: float, most: int | None) -> pyarrow.RecordBatch | None:
+        """At most `most` records of one chunk."""
+        driver = self._driver
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            head = driver.head(deadline_s)
+            if head is None:
+                return None
+            assigned, position = head
+            try:
+                batch, behind = assigned.chunks[0].take_arrow(position, most)
+            except CorruptBatch as wrong:
+                self._refetch(assigned, wrong)
+                raise
+            try:
+                driver.advance(assigned, behind)
+                if batch.num_rows:
+                    return batch
+            except BaseException:
+                self._take_back({assigned.tp: position})
+                raise
+
+    def _take_back(self, begun_at: dict[TopicPartition, int]) -> None:
+        if begun_at:
+            self._driver.change(lambda fetcher: [fetcher.seek(tp, at) for tp, at in begun_at.items()])
+
+    def _refetch(self, assigned: Assigned, wrong: CorruptBatch) -> None:
+        wrong.add_note(
+            f"in {assigned.tp}, fetched from offset {assigned.position} on; it will be fetched again"
+        )
+        now_s = time.monotonic()
+        self._driver.change(lambda fetcher: fetcher.refetch(assigned, now_s))

@@ -1,0 +1,344 @@
+"""The producer: records in, futures out. It gathers, and the connection's I/O thread sends."""
+
+from __future__ import annotations
+
+import random
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from ringlog.client.accumulator import Accumulator, TopicQueues
+from ringlog.client.connection import Connection
+from ringlog.client.futures import BatchState, ManyFuture, RecordFuture
+from ringlog.client.many import Chunk, chunks_of, rows_by_partition
+from ringlog.client.partition_queue import Batch, PartitionQueue, ProducerId
+from ringlog.client.sender import Send, Sender
+from ringlog.client.settings import ProducerSettings, acks_of, settings_of
+from ringlog.errors import BufferFull, ClientClosed, InvalidRequest, RequestTimeout, RinglogError
+from ringlog.net.framing import Acks, Api, Header
+from ringlog.net.messages import (
+    InitProducerReply,
+    InitProducerRequest,
+    ProduceReply,
+    decode_body,
+    encode_body,
+)
+from ringlog.net.session import Request
+from ringlog.records.builder import HEADROOM, cut_columns
+from ringlog.records.partitioner import partition_for
+
+Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
+
+_LOOK_AT_TOPICS_S = 1.0
+_CLOSED = "the producer was closed; make a new one"
+
+
+class Producer:
+    """Sends records to topics. Safe to use from many threads, and in the child of a fork.
+
+    `producer.produce("readings", b"21.5", key=b"hall").result(5).offset` waits for one record; without `result`, many
+    are on their way at once, and `flush()` waits for all. Settings are those of `ProducerSettings`, by Kafka's names.
+    With acks=0 nobody answers: the offset is -1 and the durability "none".
+    """
+
+    def __init__(self, bootstrap: str | None = None, **settings: Any) -> None:
+        if bootstrap is not None:
+            settings["bootstrap"] = bootstrap
+        self._settings = settings_of(ProducerSettings, settings)
+        self._acks = acks_of(self._settings.acks)
+        self._connection = Connection(self._settings)
+        self._begin()
+        self._connection.on_tick(self._tick)
+        self._connection.on_fork(self._begin)
+
+    def _begin(self) -> None:
+        """Everything that belongs to one process: a child begins with nothing on its way."""
+        self._topics: dict[str, TopicQueues] = {}
+        self._accumulator = Accumulator(self._settings)
+        self._lock = self._accumulator.lock
+        self._sender = Sender(self._settings, self._accumulator, lambda: random.uniform(0.8, 1.2))
+        self._asked_producer = False
+        self._ask_producer_at_s = 0.0
+        self._look_at_s = 0.0
+
+    # -- records ---------------------------------------------------------------------------------------------
+
+    def produce(
+        self,
+        topic: str,
+        value: bytes | str | None,
+        key: bytes | str | None = None,
+        headers: Headers | None = None,
+        timestamp: int | None = None,
+        partition: int | None = None,
+        acks: str | int | None = None,
+        on_delivery: Callable[[RecordFuture], object] | None = None,
+    ) -> RecordFuture:
+        """Send one record; the future says where it stands. A topic that is missing is created.
+
+        `timestamp` is milliseconds, None: now. Without a partition, a key decides it as Kafka's murmur2 does, and
+        records without a key are spread batch by batch. `on_delivery(future)` is called on the I/O thread. Blocks
+        while the buffer is full, at most max_block_ms.
+        """
+        queues = self._topics.get(topic)
+        if queues is None:
+            queues = self._open(topic)
+        if partition is not None:
+            queue = queues.queue(partition)
+        elif key is None:
+            queue = queues.sticky
+        else:
+            raw = key.encode() if isinstance(key, str) else key
+            queue = queues.queues[partition_for(raw, len(queues.queues))]
+        try:
+            future = None
+            if acks is None:
+                with self._lock:
+                    opened = queue.open
+                    if opened is not None and opened.acks is self._acks:
+                        future = opened.append(value, key, timestamp, headers)
+            if future is None:
+                wanted = self._acks if acks is None else acks_of(acks)
+                future = self._append(queues, queue, (value, key, timestamp, headers), wanted)
+        except (ValueError, OverflowError) as wrong:
+            raise InvalidRequest(str(wrong)) from None
+        if on_delivery is not None:
+            future.add_done_callback(on_delivery)
+        return future
+
+    def produce_many(
+        self,
+        topic: str,
+        values: Any,
+        keys: Any = None,
+        headers: Any = None,
+        timestamps: Any = None,
+        partition: int | None = None,
+    ) -> ManyFuture:
+        """Send many records without Python per record; `result(timeout)` lists where they stand, by batch.
+
+        `values` and `keys` are lists of bytes, str or None, Arrow arrays (ChunkedArrays too), or NumPy arrays;
+        `headers` is an Arrow array of lists; `timestamps` are milliseconds, one or one for each record. With keys
+        each record goes to its key's partition; without, batches go round the partitions.
+        """
+        queues = self._topics.get(topic) or self._open(topic)
+        fixed = None if partition is None else queues.queue(partition)
+        states: list[BatchState] = []
+        for chunk in chunks_of(values, keys, headers, timestamps, time.time_ns() // 1_000_000):
+            if fixed is not None or chunk.keys is None:
+                self._send_rows(queues, fixed, chunk, None, 0, chunk.count, states)
+                continue
+            rows, bounds = rows_by_partition(chunk, len(queues.queues))
+            for queue in list(queues.queues)[: len(bounds) - 1]:
+                start, stop = int(bounds[queue.index]), int(bounds[queue.index + 1])
+                self._send_rows(queues, queue, chunk, rows, start, stop, states)
+        return ManyFuture(states)
+
+    def _send_rows(
+        self,
+        queues: TopicQueues,
+        queue: PartitionQueue | None,
+        chunk: Chunk,
+        rows: Any,
+        start: int,
+        stop: int,
+        states: list[BatchState],
+    ) -> None:
+        settings = self._settings
+        while start < stop:
+            cut = cut_columns(
+                chunk.values,
+                chunk.keys,
+                chunk.headers,
+                timestamps=chunk.timestamps,
+                start=start,
+                stop=stop,
+                rows=rows,
+                bytes_target=settings.batch_size,
+                codec=settings.codec,
+                level=settings.compression_level,
+            )
+            to = queue if queue is not None else queues.next_sticky()
+            state = BatchState(to.topic, to.index)
+            state.count = cut.count
+            first = chunk.timestamps
+            state.timestamps = first if isinstance(first, int) else _base_timestamp(cut.data)
+            states.append(state)
+            self._wait_for_room()
+            self._accumulator.put(to, cut.data, state, self._acks, time.monotonic())
+            self._connection.wake()
+            start = cut.stop
+
+    def _append(
+        self, queues: TopicQueues, queue: PartitionQueue, record: tuple[Any, Any, int | None, Any], acks: Acks
+    ) -> RecordFuture:
+        while True:
+            if self._connection.closed:
+                raise ClientClosed(_CLOSED)
+            future = self._accumulator.append(queues, queue, record, acks, time.monotonic())
+            self._connection.wake()
+            if future is not None:
+                return future
+            self._wait_for_room()
+
+    def _wait_for_room(self) -> None:
+        accumulator = self._accumulator
+        if accumulator.has_room():
+            return
+        if self._connection.on_io_thread():
+            raise BufferFull("a callback may not wait for room; produce from another thread")
+        patience_s = self._settings.max_block_ms / 1000
+        with accumulator.changed:
+            free = accumulator.changed.wait_for(
+                lambda: accumulator.has_room() or self._connection.closed, patience_s
+            )
+        if self._connection.closed:
+            raise ClientClosed(_CLOSED)
+        if not free:
+            raise BufferFull(
+                f"buffer_memory ({self._settings.buffer_memory} bytes) stayed full for {patience_s:.3g} s; "
+                "produce more slowly, or raise it"
+            )
+
+    def _open(self, topic: str) -> TopicQueues:
+        if self._connection.closed:
+            raise ClientClosed(_CLOSED)
+        if not isinstance(topic, str):
+            raise TypeError(f"topic must be a str, not {type(topic).__name__}")
+        metadata = self._connection.topic(topic, create=True, timeout_s=self._settings.max_block_ms / 1000)
+        with self._lock:
+            if topic not in self._topics:
+                most = self._settings.max_in_flight_requests_per_connection
+                self._topics[topic] = TopicQueues(metadata, most)
+            return self._topics[topic]
+
+    # -- waiting ---------------------------------------------------------------------------------------------
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until every record produced so far stands or has failed; RequestTimeout after `timeout` seconds."""
+        accumulator = self._accumulator
+        with self._lock:
+            waiting = list(accumulator.unfinished)
+            accumulator.touched.extend(
+                queue for queues in self._topics.values() for queue in queues.queues if queue.open is not None
+            )
+        self._sender.flushing += 1
+        try:
+            if waiting:
+                self._connection.wake()
+            until_s = None if timeout is None else time.monotonic() + timeout
+            for state in waiting:
+                left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
+                if not state.done and not state.wait(left_s):
+                    count = sum(not one.done for one in waiting)
+                    raise RequestTimeout(f"{count} batches were not acknowledged within {timeout} s")
+        finally:
+            self._sender.flushing -= 1
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush, then end the connection. What is not acknowledged within `timeout` seconds fails. Twice is fine."""
+        if self._connection.closed:
+            return
+        try:
+            self.flush(timeout)
+        finally:
+            self._connection.close()
+            queues = [queue for topic in self._topics.values() for queue in topic.queues]
+            self._sender.fail_all(
+                queues, ClientClosed("the producer was closed before the record was acknowledged")
+            )
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- on the I/O thread -----------------------------------------------------------------------------------
+
+    def _tick(self, now_s: float) -> float | None:
+        for send in self._sender.step(now_s):
+            self._send(send, now_s)
+        if self._sender.needs_producer and not self._asked_producer and now_s >= self._ask_producer_at_s:
+            self._ask_producer()
+        if now_s >= self._look_at_s and self._topics:
+            self._look_at_s = now_s + _LOOK_AT_TOPICS_S
+            self._look_at_topics()
+        times = [self._sender.next_time_s()]
+        if self._sender.needs_producer and not self._asked_producer:
+            times.append(self._ask_producer_at_s)
+        if self._sender.stale:
+            times.append(self._look_at_s)
+        return min((time_s for time_s in times if time_s is not None), default=None)
+
+    def _send(self, send: Send, now_s: float) -> None:
+        queue, batch = send
+        left_s = max(0.001, batch.deadline_s - now_s)
+        request = Request(
+            Api.PRODUCE,
+            batch.data,
+            self._on_reply(queue, batch),
+            self._on_error(queue, batch),
+            partition=queue.partition,
+            flags=batch.acks,
+            timeout_s=min(self._settings.request_timeout_ms / 1000, left_s),
+            expects_reply=batch.acks is not Acks.NONE,
+            headroom=True,
+        )
+        self._connection.send(request)
+
+    def _on_reply(self, queue: PartitionQueue, batch: Batch) -> Callable[[Header, memoryview], None]:
+        # The sender, not the producer: a producer that nobody holds can go while answers are due.
+        sender = self._sender
+
+        def on_reply(header: Header, body: memoryview) -> None:
+            sender.on_reply(queue, batch, None if batch.acks is Acks.NONE else ProduceReply.unpack(body))
+
+        return on_reply
+
+    def _on_error(self, queue: PartitionQueue, batch: Batch) -> Callable[[RinglogError], None]:
+        sender = self._sender
+
+        def on_error(error: RinglogError) -> None:
+            sender.on_error(queue, batch, error, time.monotonic())
+
+        return on_error
+
+    def _ask_producer(self) -> None:
+        self._asked_producer = True
+        here = weakref.ref(self)
+
+        def on_reply(header: Header, body: memoryview) -> None:
+            producer = here()
+            if producer is not None:
+                producer._asked_producer = False
+                reply = decode_body(body, InitProducerReply)
+                producer._sender.on_producer(ProducerId(reply.producer_id, reply.producer_epoch))
+
+        def on_error(error: RinglogError) -> None:
+            producer = here()
+            if producer is not None:
+                producer._asked_producer = False
+                backoff_s = producer._settings.retry_backoff_ms / 1000
+                producer._ask_producer_at_s = time.monotonic() + backoff_s
+
+        timeout_s = self._settings.request_timeout_ms / 1000
+        body = encode_body(InitProducerRequest())
+        self._connection.send(Request(Api.INIT_PRODUCER, body, on_reply, on_error, timeout_s=timeout_s))
+
+    def _look_at_topics(self) -> None:
+        while self._sender.stale:
+            self._connection.forget(self._sender.stale.pop())
+        for name, queues in list(self._topics.items()):
+            known = self._connection.topic_now(name)
+            if known is not None and known is not queues.metadata:
+                with self._lock:
+                    queues.update(known)
+
+
+def _base_timestamp(data: bytearray) -> int:
+    return int.from_bytes(data[HEADROOM + 27 : HEADROOM + 35], "big", signed=True)

@@ -1,0 +1,196 @@
+"""Decides what a producer sends, when, and what becomes of the answers. Pure: now is an argument, effects are returned.
+
+One thread calls it. It looks only at queues that were touched or whose time has come.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ringlog.client.accumulator import Accumulator
+from ringlog.client.futures import NO_DURABILITY, NO_OFFSET
+from ringlog.client.partition_queue import Batch, PartitionQueue, ProducerId, delivery_timeout
+from ringlog.client.settings import ProducerSettings
+from ringlog.errors import (
+    OutOfOrderSequence,
+    PartitionFenced,
+    RinglogError,
+    ShardUnavailable,
+    StaleMetadata,
+)
+from ringlog.model import Durability
+from ringlog.net.messages import ProduceReply
+from ringlog.records.builder import seal_for
+
+_LOOK_AGAIN = (StaleMetadata, ShardUnavailable, PartitionFenced)
+_DURABILITY_WORDS = {int(one): one.name.lower() for one in Durability}
+
+
+class Send(NamedTuple):
+    """A batch to send to the partition of its queue, its data sealed."""
+
+    queue: PartitionQueue
+    batch: Batch
+
+
+class Sender:
+    """The duty of a producer's I/O thread."""
+
+    def __init__(
+        self, settings: ProducerSettings, accumulator: Accumulator, jitter: Callable[[], float] = lambda: 1.0
+    ) -> None:
+        self._accumulator = accumulator
+        self._jitter = jitter
+        self._idempotent = settings.enable_idempotence
+        self._codec = settings.codec
+        self._level = settings.compression_level
+        self._linger_s = settings.linger_ms / 1000
+        self._delivery_timeout_s = settings.delivery_timeout_ms / 1000
+        self._backoff_s = settings.retry_backoff_ms / 1000
+        self._backoff_max_s = settings.retry_backoff_max_ms / 1000
+        self._attempts_max = settings.retries + 1
+        self._timers: list[tuple[float, int, PartitionQueue]] = []
+        self._ties = itertools.count()
+        self._producer: ProducerId | None = None
+        self._waiting: dict[PartitionQueue, None] = {}
+        """Queues that need a producer id."""
+        self.flushing = 0
+        """Callers that wait in flush: nothing lingers."""
+        self.stale: set[str] = set()
+        """Topics whose metadata proved wrong; the shell takes them."""
+
+    @property
+    def needs_producer(self) -> bool:
+        """Whether the shell must ask for a producer id."""
+        return bool(self._waiting) and self._producer is None
+
+    def step(self, now_s: float) -> list[Send]:
+        """What to send now, in order."""
+        sends: list[Send] = []
+        due = dict.fromkeys(self._take_touched())
+        while self._timers and self._timers[0][0] <= now_s:
+            queue = heapq.heappop(self._timers)[2]
+            queue.timer_s = None
+            due[queue] = None
+        for queue in due:
+            self._serve(queue, now_s, sends)
+        return sends
+
+    def next_time_s(self) -> float | None:
+        """When `step` has something to do by time alone; touches are told by waking."""
+        return self._timers[0][0] if self._timers else None
+
+    def _take_touched(self) -> list[PartitionQueue]:
+        touched = self._accumulator.touched
+        return [touched.popleft() for _ in range(len(touched))]
+
+    def _serve(self, queue: PartitionQueue, now_s: float, sends: list[Send]) -> None:
+        if queue.open is not None and now_s >= queue.open.opened_s + self._delivery_timeout_s:
+            self._accumulator.close(queue)
+        for batch in queue.expired(now_s):
+            self._give_up(queue, batch, delivery_timeout(batch, self._delivery_timeout_s))
+        before = queue.producer
+        for batch in queue.resend(now_s):
+            self._leave(queue, batch, sends)
+        self._retire(before, queue)
+        if self._idempotent and queue.producer is None and (queue.ready or queue.open):
+            queue.producer = self._producer
+            if queue.producer is None:
+                self._waiting[queue] = None
+        while True:
+            next_batch = queue.next_to_send(self._idempotent)
+            if next_batch is not None:
+                self._leave(queue, next_batch, sends)
+            elif queue.wants_open(self._idempotent) and self._lingered(queue, now_s):
+                self._accumulator.close(queue)
+            else:
+                break
+        self._set_timer(queue, now_s)
+
+    def _lingered(self, queue: PartitionQueue, now_s: float) -> bool:
+        opened = queue.open
+        return opened is not None and (
+            self.flushing > 0 or self._linger_s <= 0 or now_s >= opened.opened_s + self._linger_s
+        )
+
+    def _leave(self, queue: PartitionQueue, batch: Batch, sends: list[Send]) -> None:
+        if batch.builder is not None:
+            batch.data = batch.builder.finish(self._codec, self._level)
+            batch.builder = None
+        if batch.attempts == 0 or not batch.in_doubt:
+            producer = queue.producer if batch.sequence >= 0 else None
+            number, epoch = (-1, -1) if producer is None else producer
+            seal_for(batch.data, number, epoch, batch.sequence)
+        batch.attempts += 1
+        sends.append(Send(queue, batch))
+
+    def _set_timer(self, queue: PartitionQueue, now_s: float) -> None:
+        at_s = queue.next_time_s(self._linger_s)
+        if at_s is None:
+            return
+        # One that is overdue waits for an answer or a producer id, which touch the queue: look once in a while.
+        at_s = max(at_s, now_s + (0.001 if at_s > now_s else 0.05))
+        if queue.timer_s is None or at_s < queue.timer_s:
+            queue.timer_s = at_s
+            heapq.heappush(self._timers, (at_s, next(self._ties), queue))
+
+    # -- answers ---------------------------------------------------------------------------------------------
+
+    def on_reply(self, queue: PartitionQueue, batch: Batch, reply: ProduceReply | None) -> None:
+        """The node has a batch; None for one with acks=0, of which nothing more will be known."""
+        queue.taken(batch)
+        if reply is None:
+            batch.state.resolve(NO_OFFSET, NO_DURABILITY)
+        else:
+            word = _DURABILITY_WORDS.get(reply.durability, str(reply.durability))
+            batch.state.resolve(reply.base_offset, word, reply.append_time_ms)
+        self._accumulator.finished(batch)
+        self._accumulator.touched.append(queue)
+
+    def on_error(self, queue: PartitionQueue, batch: Batch, error: RinglogError, now_s: float) -> None:
+        """An attempt failed. The error's own word says whether another can help."""
+        if isinstance(error, _LOOK_AGAIN):
+            self.stale.add(queue.topic)
+        again = error.retriable or (isinstance(error, OutOfOrderSequence) and batch.sequence >= 0)
+        queue.failures += 1
+        backoff_s = min(self._backoff_s * 2 ** min(queue.failures - 1, 20), self._backoff_max_s)
+        if isinstance(error, OutOfOrderSequence):
+            backoff_s = 0.0  # the batch before it has the back-off
+        if not again or batch.attempts >= self._attempts_max:
+            self._give_up(queue, batch, error)
+        else:
+            queue.refused(batch, error, now_s + backoff_s * self._jitter())
+            if batch.deadline_s <= now_s:
+                self._give_up(queue, batch, delivery_timeout(batch, self._delivery_timeout_s))
+        self._accumulator.touched.append(queue)
+
+    def on_producer(self, producer: ProducerId) -> None:
+        """A producer id came: queues that wait for one take it."""
+        self._producer = producer
+        self._accumulator.touched.extend(self._waiting)
+        self._waiting.clear()
+
+    def fail_all(self, queues: list[PartitionQueue], error: RinglogError) -> None:
+        """The client closes: nothing more will leave."""
+        for queue in queues:
+            self._accumulator.close(queue)
+            for batch in (*queue.in_flight, *queue.failed, *queue.ready):
+                batch.state.fail(error)
+                self._accumulator.finished(batch)
+            queue.in_flight, queue.failed = [], []
+            queue.ready.clear()
+
+    def _give_up(self, queue: PartitionQueue, batch: Batch, error: RinglogError) -> None:
+        before = queue.producer
+        queue.given_up(batch)
+        batch.state.fail(error)
+        self._accumulator.finished(batch)
+        self._retire(before, queue)
+
+    def _retire(self, before: ProducerId | None, queue: PartitionQueue) -> None:
+        """A queue that dropped its producer id must not be given the same one again."""
+        if before is not None and queue.producer is None and self._producer == before:
+            self._producer = None

@@ -1,0 +1,134 @@
+"""Gathers records for a producer: one at a time into a growing batch, or many at once from columns.
+
+Batches are made behind HEADROOM bytes, so that a frame's header is put in front without a copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ringlog import limits
+from ringlog.errors import BatchTooLarge, InvalidRequest
+from ringlog.model import Codec
+from ringlog.native import _kernel
+from ringlog.records import codecs
+from ringlog.records.format import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
+
+F = TypeVar("F")
+
+HEADROOM = 32
+"""Bytes in front of a batch for the header of the frame that it goes into."""
+_RECORD_COUNT = slice(HEADROOM + 57, HEADROOM + 61)
+_FIELDS = (0, NO_LEADER_EPOCH, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, 0)
+
+
+class BatchBuilder(Generic[F]):
+    """A batch that grows until it is finished. Futures are made natively, as (state, index).
+
+    >>> builder = BatchBuilder(tuple, "state", bytes_target=1024)
+    >>> builder.append(b"hello", None, 17, None), builder.append("world", "key", 17, {"a": b"b"})
+    (('state', 0), ('state', 1))
+    >>> len(builder.finish()) - HEADROOM
+    91
+    """
+
+    __slots__ = ("_native", "append")
+
+    def __init__(
+        self,
+        future_type: type[F],
+        state: object,
+        *,
+        bytes_target: int,
+        bytes_max: int = limits.BATCH_BYTES_MAX,
+    ) -> None:
+        self._native: _kernel.BatchBuilder[F] = _kernel.BatchBuilder(
+            bytes_target, bytes_max, HEADROOM, future_type, state
+        )
+        self.append = self._native.append
+        """append(value, key, timestamp_ms, headers) -> a future; None: the batch is full, begin the next."""
+
+    @property
+    def count(self) -> int:
+        return self._native.count
+
+    @property
+    def nbytes(self) -> int:
+        return self._native.nbytes
+
+    @property
+    def timestamps(self) -> memoryview:
+        """Of each record, in milliseconds."""
+        return memoryview(self._native.timestamps).cast("q")
+
+    def finish(self, codec: Codec = Codec.NONE, level: int | None = None) -> bytearray:
+        """The batch behind HEADROOM bytes, compressed; `seal_for` must follow. Nothing can be appended any more."""
+        return _folded(self._native.finish(_FIELDS, False), codec, level)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """One batch of columns, behind HEADROOM bytes and not sealed yet."""
+
+    data: bytearray
+    count: int
+    stop: int
+    """The row, or the place in `rows`, behind its last."""
+
+
+def cut_columns(
+    values: Any,
+    keys: Any,
+    headers: Any,
+    *,
+    timestamps: Any,
+    start: int,
+    stop: int,
+    bytes_target: int,
+    rows: npt.NDArray[np.int64] | None = None,
+    codec: Codec = Codec.NONE,
+    level: int | None = None,
+) -> Cut:
+    """The batch of the first records from `start` on that fit `bytes_target`, at least one. Columns are as
+    `encode_columns` takes them; with `rows`, the records are those rows, and `start` and `stop` places in it.
+
+    >>> from ringlog.records.columns import Column
+    >>> cut = cut_columns(Column.gather([b"x" * 100] * 50, "values"), None, None,
+    ...                   timestamps=17, start=0, stop=50, bytes_target=1024)
+    >>> cut.count, len(cut.data) <= 1024 + HEADROOM
+    (8, True)
+    """
+    try:
+        batch = _kernel.encode_columns(
+            values, keys, timestamps, headers, start, stop, _FIELDS, False, rows, bytes_target, HEADROOM
+        )
+    except (ValueError, OverflowError) as wrong:
+        raise InvalidRequest(str(wrong)) from None
+    count = int.from_bytes(batch[_RECORD_COUNT], "big")
+    if len(batch) - HEADROOM > limits.BATCH_BYTES_MAX:
+        raise BatchTooLarge(f"one record takes more than {limits.BATCH_BYTES_MAX} bytes")
+    return Cut(_folded(batch, codec, level), count, start + count)
+
+
+def seal_for(data: bytearray, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+    """Give a batch behind HEADROOM bytes its producer's fields and its CRC, in place.
+
+    >>> builder = BatchBuilder(tuple, None, bytes_target=1024)
+    >>> future, data = builder.append(b"x", None, 17, None), builder.finish()
+    >>> seal_for(data, 7, 0, 0)
+    >>> from ringlog.records.scan import check
+    >>> check(memoryview(data)[HEADROOM:])["producer_id"].tolist()
+    [7]
+    """
+    _kernel.seal_for(data, HEADROOM, producer_id, producer_epoch, base_sequence)
+
+
+def _folded(batch: bytearray, codec: Codec, level: int | None) -> bytearray:
+    if codec is Codec.NONE:
+        return batch
+    records = memoryview(batch)[HEADROOM + limits.BATCH_HEADER_BYTES :]
+    return _kernel.fold(batch, codecs.fold(codec, records, level), codec, HEADROOM)

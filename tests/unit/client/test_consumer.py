@@ -1,0 +1,249 @@
+"""A Consumer, on a connection that is a model of a node."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import signal
+import threading
+import time
+import weakref
+
+import pytest
+
+from ringlog.client import consumer as module
+from ringlog.client.consumer import Consumer
+from ringlog.client.offsets import OffsetAndTimestamp
+from ringlog.errors import ClientClosed, CorruptBatch, InvalidRequest, OffsetOutOfRange, UnknownTopic
+from ringlog.model import TopicPartition
+from tests.support.fake_connection import FakeConnection
+from tests.support.model_broker import ModelBroker, value_of
+
+TP = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def broker(monkeypatch):
+    broker = ModelBroker(partitions=3, lanes=2)
+    monkeypatch.setattr(FakeConnection, "broker", broker, raising=False)
+    monkeypatch.setattr(module, "Connection", FakeConnection)
+    return broker
+
+
+def reading(*partitions, **settings) -> Consumer:
+    consumer = Consumer(auto_offset_reset="earliest", **settings)
+    consumer.assign(partitions or [TP])
+    return consumer
+
+
+def test_a_group_is_refused_until_there_are_groups():
+    with pytest.raises(InvalidRequest, match="groups are not there yet"):
+        Consumer(group_id="g")
+
+
+def test_polling_returns_at_most_what_was_asked_for(broker):
+    broker.append(0, 700)
+    consumer = reading()
+    assert len(consumer.poll(0)) == 500
+    assert len(consumer.poll(0, max_records=3)) == 3
+    assert [record.offset for record in consumer.poll(0, max_records=None)] == list(range(503, 700))
+    assert consumer.poll(0) == []
+    assert consumer.position(TP) == 700
+
+
+def test_a_poll_gathers_records_of_several_partitions(broker):
+    for i in range(3):
+        broker.append(i, 2)
+    consumer = reading(("t", 0), ("t", 1), ("t", 2))
+    assert sorted((r.partition, r.offset) for r in consumer.poll(0)) == list(
+        itertools.product(range(3), range(2))
+    )
+
+
+def test_a_poll_that_finds_nothing_waits_as_long_as_it_was_told(broker):
+    consumer = reading()
+    begun = time.monotonic()
+    assert consumer.poll(timeout_ms=60) == []
+    assert consumer.poll_arrow(timeout_ms=60) is None
+    assert 0.1 < time.monotonic() - begun < 5
+
+
+def test_arrow_batches_hold_what_records_would(broker):
+    broker.append(0, 5)
+    broker.append(0, 5)
+    consumer = reading()
+    first = consumer.poll_arrow(0, max_records=7)
+    assert first["value"].to_pylist() == [value_of(0, i) for i in range(7)]
+    assert first["topic"].to_pylist() == ["t"] * 7
+    assert consumer.position(TP) == 7
+    assert [record.offset for record in consumer.poll(0)] == [7, 8, 9]
+
+
+def test_an_offset_can_be_given_with_the_assignment(broker):
+    broker.append(0, 5)
+    assert [record.offset for record in reading(("t", 0, 3)).poll(0)] == [3, 4]
+
+
+def test_a_partition_that_is_not_there_cannot_be_assigned(broker):
+    consumer = Consumer()
+    with pytest.raises(UnknownTopic, match="partitions 0 to 2"):
+        consumer.assign([("t", 7)])
+    with pytest.raises(UnknownTopic):
+        consumer.assign([("u", 0)])
+    for wrong in ("t", ("t", -1), ("t", "0"), ("t", 0, -1), ("", 0)):
+        with pytest.raises(InvalidRequest):
+            consumer.assign([wrong])
+    assert consumer.assignment() == set()
+
+
+def test_latest_is_fixed_when_assign_returns(broker):
+    broker.append(0, 5)
+    consumer = Consumer()
+    consumer.assign([TP])
+    broker.append(0, 1)
+    consumer._connection.wake()
+    assert [record.offset for record in consumer.poll(0)] == [5]
+
+
+def test_seeks_move_the_position(broker):
+    broker.append(0, 5)
+    consumer = reading()
+    consumer.seek(TP, 4)
+    assert [record.offset for record in consumer.poll(0)] == [4]
+    consumer.seek_to_beginning()
+    assert consumer.position(TP) == 0
+    assert len(consumer.poll(0)) == 5
+    consumer.seek_to_beginning(("t", 0))
+    consumer.seek_to_end(("t", 0))
+    assert consumer.position(TP) == 5
+    with pytest.raises(InvalidRequest, match="not assigned"):
+        consumer.seek(("t", 1), 0)
+
+
+def test_lag_counts_from_the_position_and_is_never_negative(broker):
+    broker.append(0, 5)
+    consumer = reading()
+    assert consumer.lag(TP) == 5
+    consumer.poll(0, max_records=2)
+    assert consumer.lag(TP) == 3
+    beyond = Consumer(auto_offset_reset="error")
+    beyond.assign([("t", 0, 100)])
+    assert beyond.lag(TP) == 0
+
+
+def test_offsets_are_found_by_time_and_at_both_ends(broker):
+    broker.append(0, 5)
+    broker.append(0, 5)
+    broker.truncate(0, 5)
+    consumer = Consumer()
+    assert consumer.beginning_offsets([TP, ("t", 1)]) == {TP: 5, TopicPartition("t", 1): 0}
+    assert consumer.end_offsets([TP]) == {TP: 10}
+    assert consumer.offsets_for_times({TP: 1007, ("t", 1): 1}) == {
+        TP: OffsetAndTimestamp(7, 1007),
+        TopicPartition("t", 1): None,
+    }
+    assert consumer.partitions_for_topic("t") == {0, 1, 2}
+
+
+def test_a_paused_partition_gives_nothing_until_it_is_resumed(broker):
+    broker.append(0, 2)
+    broker.append(1, 2)
+    consumer = reading(("t", 0), ("t", 1))
+    consumer.pause(TP)
+    assert consumer.paused() == {TP}
+    assert {record.partition for record in consumer.poll(0)} == {1}
+    consumer.resume(TP)
+    assert {record.partition for record in consumer.poll(0)} == {0}
+
+
+def test_a_loop_that_is_left_loses_nothing(broker):
+    broker.append(0, 10)
+    consumer = reading()
+    assert [record.offset for record in itertools.islice(consumer, 3)] == [0, 1, 2]
+    assert consumer.position(TP) == 3
+    assert next(consumer).offset == 3
+    assert [record.offset for record in consumer.poll(0, max_records=2)] == [4, 5]
+    assert next(consumer).offset == 6
+    assert consumer.poll_arrow(0)["offset"].to_pylist() == [7, 8, 9]
+
+
+def test_seeking_in_a_loop_moves_the_loop(broker):
+    broker.append(0, 10)
+    consumer = reading()
+    assert next(consumer).offset == 0
+    consumer.seek(TP, 8)
+    assert next(consumer).offset == 8
+
+
+def test_a_batch_that_came_broken_is_raised_and_fetched_again(broker):
+    broker.append(0, 2)
+    base, behind, good = broker.batches[0][0]
+    broker.batches[0][0] = (base, behind, good[:-3] + b"???")
+    consumer = reading(retry_backoff_ms=1)
+    with pytest.raises(CorruptBatch) as raised:
+        consumer.poll(0)
+    assert "t-0" in raised.value.__notes__[0]
+    broker.batches[0][0] = (base, behind, good)
+    time.sleep(0.01)
+    consumer._connection.wake()
+    assert [record.offset for record in consumer.poll(0)] == [0, 1]
+
+
+def test_without_a_reset_a_consumer_must_seek_first(broker):
+    broker.append(0, 2)
+    consumer = Consumer(auto_offset_reset="error")
+    consumer.assign([TP])
+    with pytest.raises(OffsetOutOfRange):
+        consumer.position(TP)
+    with pytest.raises(OffsetOutOfRange):
+        consumer.poll(0)
+    consumer.seek(TP, 1)
+    assert len(consumer.poll(0)) == 1
+
+
+def test_ctrl_c_interrupts_a_poll(broker):
+    consumer = reading()
+    timer = threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT])
+    timer.start()
+    begun = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        consumer.poll(timeout_ms=20_000)
+    assert time.monotonic() - begun < 10
+    timer.join()
+
+
+def test_an_interrupt_between_taking_and_returning_loses_nothing(broker, monkeypatch):
+    broker.append(0, 4)
+    consumer = reading()
+    advance = consumer._driver.advance
+
+    def interrupted(*args) -> None:
+        advance(*args)
+        raise KeyboardInterrupt
+
+    for poll in (consumer.poll, consumer.poll_arrow):
+        monkeypatch.setattr(consumer._driver, "advance", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            poll(0)
+    monkeypatch.setattr(consumer._driver, "advance", advance)
+    assert [record.offset for record in consumer.poll(0)] == [0, 1, 2, 3]
+
+
+def test_a_closed_consumer_says_so(broker):
+    with reading() as consumer:
+        consumer.poll(0)
+    consumer.close()
+    with pytest.raises(ClientClosed):
+        consumer.poll(0)
+
+
+def test_nobody_but_its_user_holds_a_consumer(broker):
+    consumer = reading()
+    gone = weakref.ref(consumer)
+    driver = weakref.ref(consumer._driver)
+    consumer._connection._ticks.clear()  # the real connection holds ticks weakly
+    del consumer
+    gc.collect()
+    assert gone() is None
+    assert driver() is None
