@@ -6,6 +6,7 @@ Real processes, a real kill, a real check: exits with 1 when an acknowledged rec
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,14 +15,16 @@ import time
 from typing import NamedTuple
 
 import click
-from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from cli.demo_tear import Tear, tear_last_batch
 from cli.demo_verify import WrongRecord, expected_checksum, find_by_time, read_by_offset
 from cli.demo_writer import NAME, SETTINGS, append, wall_ms
+from cli.invocation import pasteable
 from cli.quiet import quiet
+from cli.screen import Screen
 from ringlog.disk.choose import open_disk
 from ringlog.limits import MIB
 from ringlog.log.names import LOG, partition_dir
@@ -68,7 +71,7 @@ class Written(NamedTuple):
 @click.option("--keep", is_flag=True, help="Leave the log there, to look at it.")
 def demo(records: int, directory: str | None, keep: bool) -> None:
     """Append durably, kill the writer, tear its last write, recover, and check every record."""
-    console = Console(highlight=False)
+    console = Screen()
     if directory is None:
         os.makedirs("build", exist_ok=True)
         directory = tempfile.mkdtemp(prefix="demo-", dir="build")
@@ -92,10 +95,12 @@ def demo(records: int, directory: str | None, keep: bool) -> None:
     shutil.rmtree(path)
     if not os.listdir(directory):
         os.rmdir(directory)
-    console.print("\nThe log was removed. Look into one yourself:\n  [cyan]ringlog demo --keep[/]")
+    console.print(
+        f"\nThe log was removed. Look into one yourself:\n  {_hint('demo', '--keep')}", soft_wrap=True
+    )
 
 
-def run(console: Console, records: int, directory: str, path: str) -> None:
+def run(console: Screen, records: int, directory: str, path: str) -> None:
     """The demo from the first append to the last check."""
     console.print("[bold]1  Append.[/] Every record is on the device before its acknowledgement.")
     written = write_and_kill(console, records, directory)
@@ -121,7 +126,7 @@ def run(console: Console, records: int, directory: str, path: str) -> None:
         disk.shutdown()
 
 
-def write_and_kill(console: Console, records: int, directory: str) -> Written:
+def write_and_kill(console: Screen, records: int, directory: str) -> Written:
     """Let a process append until it has acknowledged enough; kill it while it goes on."""
     writer = subprocess.Popen(
         [sys.executable, "-m", "cli.demo_writer", directory], stdout=subprocess.PIPE, text=True
@@ -175,7 +180,7 @@ def _speed(written: Written) -> str:
     )
 
 
-def show_recovery(console: Console, store: LogStore, opened_ms: float) -> None:
+def show_recovery(console: Screen, store: LogStore, opened_ms: float) -> None:
     """What opening found and did."""
     report, log = store.reports[NAME], store.logs[NAME]
     console.print(
@@ -186,7 +191,7 @@ def show_recovery(console: Console, store: LogStore, opened_ms: float) -> None:
         console.print(f"   [yellow]•[/] {problem}")
 
 
-def check_all(console: Console, store: LogStore, written: Written, tear: Tear, opened_ms: float) -> None:
+def check_all(console: Screen, store: LogStore, written: Written, tear: Tear, opened_ms: float) -> None:
     """Read by offset and by time, compare, append once more, and show the outcome as a table."""
     end = store.logs[NAME].next_offset
     if end < written.offset:
@@ -225,16 +230,20 @@ def check_all(console: Console, store: LogStore, written: Written, tear: Tear, o
     console.print(table)
 
 
-def show_next(console: Console, path: str) -> None:
+def show_next(console: Screen, path: str) -> None:
     """What to try with the log that was kept."""
     first = min(name for name in os.listdir(path) if name.endswith(LOG))
     console.print(
         "\nTry next:\n"
-        f"  [cyan]ringlog log verify {path}[/]\n"
-        f"  [cyan]ringlog log dump {path}/{first} | head[/]\n"
-        f"  [cyan]ls -l {path}[/]   (the *.cut file holds what was torn)",
+        f"  {_hint('log', 'verify', path)}\n"
+        f"  {_hint('log', 'dump', f'{path}/{first}')} [cyan]| head[/]\n"
+        f"  [cyan]ls -l {escape(shlex.quote(path))}[/]   # the *.cut file holds what was torn",
         soft_wrap=True,
     )
+
+
+def _hint(*arguments: str) -> str:
+    return f"[cyan]{escape(pasteable(*arguments))}[/]"
 
 
 if __name__ == "__main__":
