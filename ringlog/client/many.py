@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,8 @@ from ringlog.records.columns import Column
 from ringlog.records.partitioner import partition_column
 
 
-class Chunk(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Chunk:
     """Columns of equal length, each as the encoder takes it."""
 
     values: Any
@@ -95,7 +97,9 @@ def _numpy(array: npt.NDArray[Any], what: str) -> Column:
     if array.ndim == 1 and array.dtype.kind in "SV":
         array = np.ascontiguousarray(array).view(np.uint8).reshape(len(array), array.dtype.itemsize)
     if array.ndim != 2 or array.dtype != np.uint8:
-        raise InvalidRequest(f"{what}: a NumPy array must be of objects, of S or V strings, or a uint8 matrix")
+        raise InvalidRequest(
+            f"{what}: a NumPy array must be of objects, of S or V strings, or a uint8 matrix"
+        )
     rows, width = array.shape
     wide = rows * width > np.iinfo(np.int32).max
     offsets = np.arange(rows + 1, dtype=np.int64 if wide else np.int32) * width
