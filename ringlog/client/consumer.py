@@ -141,7 +141,8 @@ class Consumer:
         tp = self._assigned(partition)
         for record in reversed(self._unread):
             if record.partition == tp.partition and record.topic == tp.topic:
-                return int(record.offset)
+                offset: int = record.offset
+                return offset
         self._driver.settle([tp], self._api_timeout_s())
         position = self._driver.look(lambda fetcher: fetcher[tp].position)
         if position == UNKNOWN:
