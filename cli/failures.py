@@ -61,8 +61,19 @@ def failure_line(error: RinglogError | OSError) -> str:
             what = f"{os.fsdecode(error.filename)}: {what}"
         advice = _ADVICE_BY_ERRNO.get(error.errno or 0, "The system's manual explains the error.")
     else:
-        what, advice = str(error), _advice(error)
+        what, advice = str(error) or (type(error).__doc__ or "").split("\n\n")[0], _advice(error)
+        if _says_what_to_do(what):
+            return printable(f"ringlog: {what}")
     return printable(f"ringlog: {what.rstrip('.')}. {advice}")
+
+
+def _says_what_to_do(message: str) -> bool:
+    """Whether a message has a second sentence or clause: errors say what happened first, then what to do.
+
+    >>> _says_what_to_do("no node answers. Start one."), _says_what_to_do("orders-0 is busy.")
+    (True, False)
+    """
+    return any(mark in message.rstrip(".") for mark in (". ", "? ", ": try ", "; "))
 
 
 def _advice(error: RinglogError) -> str:

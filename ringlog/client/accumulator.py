@@ -1,4 +1,4 @@
-"""Gathers a producer's records into batches, per partition, within its buffer. Pure but for the lock: now is an argument.
+"""Gathers a producer's records into batches, per partition, within its buffer. Pure but for its lock.
 
 Callers append; the I/O thread closes open batches and takes the ready ones. `None` for an append means that there is no
 room: the shell waits, and tries again.

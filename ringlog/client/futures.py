@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ringlog.errors import RequestTimeout, RinglogError
@@ -27,7 +28,8 @@ class RecordMetadata(NamedTuple):
     """`received`, `written`, `flushed`, `committed`; `none` with acks=0."""
 
 
-class ProducedRange(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ProducedRange:
     """Where records of one `produce_many` stand: `count` of them, from `base_offset` on."""
 
     topic: str
@@ -129,7 +131,9 @@ class RecordFuture(tuple[BatchState, int]):
         """Where the record stands. Raises what it failed with, or RequestTimeout: then it is still on its way."""
         state, index = self
         if not state.done and not state.wait(timeout):
-            raise RequestTimeout(f"the record was not acknowledged within {timeout} s; it is still on its way")
+            raise RequestTimeout(
+                f"the record was not acknowledged within {timeout} s; it is still on its way"
+            )
         if state.error is not None:
             raise state.error
         offset = state.base_offset if state.base_offset < 0 else state.base_offset + index
@@ -139,7 +143,9 @@ class RecordFuture(tuple[BatchState, int]):
         """What the record failed with, None when it stands."""
         state = self[0]
         if not state.done and not state.wait(timeout):
-            raise RequestTimeout(f"the record was not acknowledged within {timeout} s; it is still on its way")
+            raise RequestTimeout(
+                f"the record was not acknowledged within {timeout} s; it is still on its way"
+            )
         return state.error
 
     def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
@@ -148,7 +154,13 @@ class RecordFuture(tuple[BatchState, int]):
 
     def __repr__(self) -> str:
         state, index = self
-        what = "pending" if not state.done else "failed" if state.error else f"offset {state.base_offset + index}"
+        what = (
+            "pending"
+            if not state.done
+            else "failed"
+            if state.error
+            else f"offset {state.base_offset + index}"
+        )
         return f"<RecordFuture {state.topic}-{state.partition}: {what}>"
 
     # Two futures of different batches are never equal, and those of one batch differ by their index.

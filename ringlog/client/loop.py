@@ -93,7 +93,8 @@ class Loop:
         if self._ended is not None:
             request.on_error(self._ended)
             return
-        self.wake()
+        if not self.on_thread():  # which sends what it queued before it sleeps
+            self.wake()
 
     def add_tick(self, tick: Tick) -> None:
         self._ticks.append(tick)
@@ -107,7 +108,7 @@ class Loop:
 
     def on_thread(self) -> bool:
         """Whether the caller is the I/O thread."""
-        return threading.current_thread() is self._thread
+        return threading.get_ident() == self._thread.ident
 
     def stop(self) -> None:
         """End the thread and wait for it. What is not answered fails with ClientClosed."""

@@ -18,7 +18,13 @@ from ringlog.client.sender import Send, Sender
 from ringlog.client.settings import ProducerSettings, acks_of, settings_of
 from ringlog.errors import BufferFull, ClientClosed, InvalidRequest, RequestTimeout, RinglogError
 from ringlog.net.framing import Acks, Api, Header
-from ringlog.net.messages import InitProducerReply, InitProducerRequest, ProduceReply, decode_body, encode_body
+from ringlog.net.messages import (
+    InitProducerReply,
+    InitProducerRequest,
+    ProduceReply,
+    decode_body,
+    encode_body,
+)
 from ringlog.net.session import Request
 from ringlog.records.builder import HEADROOM, cut_columns
 from ringlog.records.partitioner import partition_for
@@ -126,7 +132,7 @@ class Producer:
                 continue
             rows, bounds = rows_by_partition(chunk, len(queues.queues))
             for queue in list(queues.queues)[: len(bounds) - 1]:
-                start, stop = int(bounds[queue.index]), int(bounds[queue.index + 1])
+                start, stop = bounds[queue.index], bounds[queue.index + 1]
                 self._send_rows(queues, queue, chunk, rows, start, stop, states)
         return ManyFuture(states)
 
@@ -240,7 +246,9 @@ class Producer:
         finally:
             self._connection.close()
             queues = [queue for topic in self._topics.values() for queue in topic.queues]
-            self._sender.fail_all(queues, ClientClosed("the producer was closed before the record was acknowledged"))
+            self._sender.fail_all(
+                queues, ClientClosed("the producer was closed before the record was acknowledged")
+            )
 
     def __enter__(self) -> Producer:
         return self
@@ -334,5 +342,3 @@ class Producer:
 
 def _base_timestamp(data: bytearray) -> int:
     return int.from_bytes(data[HEADROOM + 27 : HEADROOM + 35], "big", signed=True)
-
-

@@ -22,7 +22,6 @@ from ringlog.errors import (
     StaleMetadata,
 )
 from ringlog.model import Durability
-from ringlog.net.framing import Acks
 from ringlog.net.messages import ProduceReply
 from ringlog.records.builder import seal_for
 

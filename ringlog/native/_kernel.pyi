@@ -107,9 +107,10 @@ def gather(items: Any, what: str) -> tuple[bytearray, bytearray, bytearray | Non
     """A sequence of bytes-like, str or None as offsets (int32 where they suffice, else int64), data, and a bitmap
     of what is valid, None if nothing is null. TypeError names `what`."""
 
-def seal_for(
-    data: Buffer, headroom: int, producer_id: int, producer_epoch: int, base_sequence: int
-) -> None:
+def key_partitions(keys: Any, partitions: int) -> bytearray:
+    """The partition of each key of a column, as int32; -1 for a key that is null. Releases the GIL."""
+
+def seal_for(data: Buffer, headroom: int, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
     """Gives the batch behind `headroom` bytes its producer's fields and its CRC, in place. Releases the GIL."""
 
 _Future = TypeVar("_Future")
@@ -122,9 +123,7 @@ class BatchBuilder(Generic[_Future]):
     ) -> None:
         """`future_type`: a subclass of tuple, made as (state, index)."""
 
-    def append(
-        self, value: Any, key: Any, timestamp: int | None, headers: Any
-    ) -> _Future | None:
+    def append(self, value: Any, key: Any, timestamp: int | None, headers: Any) -> _Future | None:
         """A future, or None when the record would pass `bytes_target` and is not the first. TypeError and
         ValueError name the argument; BatchTooLarge when it alone would pass `bytes_max`."""
 

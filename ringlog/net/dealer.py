@@ -55,7 +55,7 @@ class Dealer:
     def changes(self) -> list[Change]:
         """What happened to the connection since the last call, in order."""
         seen: list[Change] = []
-        while self._monitor.getsockopt(zmq.EVENTS) & zmq.POLLIN:  # type: ignore[operator]
+        while self._monitor.poll(0):
             event = recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"]
             seen.append(Change.UP if event == zmq.EVENT_HANDSHAKE_SUCCEEDED else Change.DOWN)
         return seen
@@ -78,7 +78,7 @@ class Dealer:
             parts = self._socket.recv_multipart(zmq.NOBLOCK, copy=False)
         except zmq.Again:
             return None
-        return parts[-1].buffer
+        return memoryview(parts[-1].buffer)
 
     def close(self) -> None:
         """Drop the connection and all that waits in it."""

@@ -5,7 +5,8 @@ Batches are made behind HEADROOM bytes, so that a frame's header is put in front
 
 from __future__ import annotations
 
-from typing import Any, Generic, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,6 @@ from ringlog.errors import BatchTooLarge, InvalidRequest
 from ringlog.model import Codec
 from ringlog.native import _kernel
 from ringlog.records import codecs
-from ringlog.records.columns import Column
 from ringlog.records.format import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_SEQUENCE
 
 F = TypeVar("F")
@@ -70,7 +70,8 @@ class BatchBuilder(Generic[F]):
         return _folded(self._native.finish(_FIELDS, False), codec, level)
 
 
-class Cut(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Cut:
     """One batch of columns, behind HEADROOM bytes and not sealed yet."""
 
     data: bytearray
@@ -95,6 +96,7 @@ def cut_columns(
     """The batch of the first records from `start` on that fit `bytes_target`, at least one. Columns are as
     `encode_columns` takes them; with `rows`, the records are those rows, and `start` and `stop` places in it.
 
+    >>> from ringlog.records.columns import Column
     >>> cut = cut_columns(Column.gather([b"x" * 100] * 50, "values"), None, None,
     ...                   timestamps=17, start=0, stop=50, bytes_target=1024)
     >>> cut.count, len(cut.data) <= 1024 + HEADROOM

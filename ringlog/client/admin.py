@@ -1,0 +1,248 @@
+"""Topics and the cluster: create, list, describe, alter, delete."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from ringlog.client.connection import Connection
+from ringlog.client.metadata import topic_error
+from ringlog.client.settings import AdminSettings, settings_of
+from ringlog.errors import InvalidRequest, RinglogError, TopicExists, UnknownTopic
+from ringlog.net.framing import Api
+from ringlog.net.messages import (
+    AddPartitionsRequest,
+    AlterTopicRequest,
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    DescribePartitionsReply,
+    DescribePartitionsRequest,
+    MetadataReply,
+    MetadataRequest,
+    PartitionDescription,
+    PartitionMetadata,
+    TopicMetadata,
+    TopicReply,
+)
+from ringlog.net.wire_errors import error_by_number
+
+INTERNAL_PREFIX = "__"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """One partition of a topic."""
+
+    index: int
+    leader: int
+    log_start_offset: int
+    readable_offset: int
+    """Readers see what lies below: the high watermark."""
+    next_offset: int
+    bytes: int
+    segments: int
+    status: str
+    partition_id: int
+
+    @property
+    def high_watermark(self) -> int:
+        return self.readable_offset
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic, its settings and its partitions."""
+
+    name: str
+    topic_id: int
+    config: dict[str, str]
+    partitions: list[PartitionInfo]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """The node that answered, and what it knows of its cluster."""
+
+    cluster_id: str
+    node_id: int
+    metadata_version: int
+    endpoints: list[str]
+    topics: int
+    partitions: int
+
+
+class Admin:
+    """Manages topics. `Admin().create_topic("readings", num_partitions=4)`."""
+
+    def __init__(self, bootstrap: str | None = None, **settings: Any) -> None:
+        if bootstrap is not None:
+            settings["bootstrap"] = bootstrap
+        self._connection = Connection(settings_of(AdminSettings, settings))
+
+    def create_topic(
+        self,
+        name: str,
+        num_partitions: int = -1,
+        replication_factor: int = 1,
+        config: Mapping[str, Any] | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> TopicInfo:
+        """Create a topic and return it; -1 partitions: the node's default. TopicExists when it is there already."""
+        retried: list[RinglogError] = []
+        request = CreateTopicRequest(name, num_partitions, replication_factor, _texts(config))
+        try:
+            reply = self._connection.call(
+                Api.CREATE_TOPIC, request, TopicReply, timeout_s=timeout, on_retry=retried.append
+            )
+        except TopicExists:
+            # After an attempt whose answer was lost, the topic that is there may be the one it made.
+            if not retried:
+                raise
+            made = self._metadata(name, timeout)
+            if (
+                num_partitions not in (-1, len(made.partitions))
+                or not request.config.items() <= made.config.items()
+            ):
+                raise
+            return self._described(made, timeout)
+        return self._described(self._learned(reply), timeout)
+
+    def list_topics(self, *, include_internal: bool = False, timeout: float | None = None) -> list[str]:
+        """The names of all topics, sorted; those of the node itself, which begin with "__", only when asked for."""
+        reply = self._connection.call(Api.METADATA, MetadataRequest(), MetadataReply, timeout_s=timeout)
+        names = (topic.name for topic in reply.topics if not topic.error)
+        return sorted(name for name in names if include_internal or not name.startswith(INTERNAL_PREFIX))
+
+    def describe_topic(self, name: str, *, timeout: float | None = None) -> TopicInfo:
+        """A topic with its settings and the state of each partition. UnknownTopic when it is not there."""
+        return self._described(self._metadata(name, timeout), timeout)
+
+    def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
+        """Remove a topic with all its records."""
+        retried: list[RinglogError] = []
+        request = DeleteTopicRequest(name)
+        try:
+            self._connection.call(
+                Api.DELETE_TOPIC, request, TopicReply, timeout_s=timeout, on_retry=retried.append
+            )
+        except UnknownTopic:
+            if not retried:  # else an attempt whose answer was lost has done it
+                raise
+        self._connection.drop(name)
+
+    def alter_topic(self, name: str, config: Mapping[str, Any], *, timeout: float | None = None) -> TopicInfo:
+        """Set settings of a topic; a value of None takes one back to its default."""
+        texts: dict[str, str | None] = {
+            key: None if value is None else _text(key, value) for key, value in _checked(config).items()
+        }
+        reply = self._connection.call(
+            Api.ALTER_TOPIC, AlterTopicRequest(name, texts), TopicReply, timeout_s=timeout
+        )
+        return self._described(self._learned(reply), timeout)
+
+    def add_partitions(self, name: str, count: int, *, timeout: float | None = None) -> TopicInfo:
+        """Let a topic have `count` partitions in all. Keys of new records move to other partitions."""
+        reply = self._connection.call(
+            Api.ADD_PARTITIONS, AddPartitionsRequest(name, count), TopicReply, timeout_s=timeout
+        )
+        return self._described(self._learned(reply), timeout)
+
+    def describe_cluster(self, *, timeout: float | None = None) -> ClusterInfo:
+        """The node that answers, and how much it holds."""
+        reply = self._connection.call(Api.METADATA, MetadataRequest(), MetadataReply, timeout_s=timeout)
+        partitions = sum(len(topic.partitions) for topic in reply.topics)
+        return ClusterInfo(
+            reply.cluster_id,
+            reply.node_id,
+            reply.version,
+            list(reply.endpoints),
+            len(reply.topics),
+            partitions,
+        )
+
+    def close(self) -> None:
+        """End the connection. Twice is fine."""
+        self._connection.close()
+
+    def __enter__(self) -> Admin:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _metadata(self, name: str, timeout: float | None) -> TopicMetadata:
+        reply = self._connection.call(Api.METADATA, MetadataRequest([name]), MetadataReply, timeout_s=timeout)
+        topic = reply.topics[0]
+        error = topic_error(topic)
+        if error is not None:
+            raise error
+        return topic
+
+    def _learned(self, reply: TopicReply) -> TopicMetadata:
+        self._connection.learn(reply.topic)
+        return reply.topic
+
+    def _described(self, topic: TopicMetadata, timeout: float | None) -> TopicInfo:
+        lanes: dict[int, list[PartitionMetadata]] = defaultdict(list)
+        for partition in topic.partitions:
+            lanes[partition.lane].append(partition)
+        rows: dict[int, PartitionDescription] = {}
+        for members in lanes.values():
+            numbers = [member.partition for member in members]
+            reply = self._connection.call(
+                Api.DESCRIBE_PARTITIONS,
+                DescribePartitionsRequest(numbers),
+                DescribePartitionsReply,
+                partition=numbers[0],
+                timeout_s=timeout,
+            )
+            rows.update((row.partition, row) for row in reply.partitions)
+        return TopicInfo(
+            topic.name,
+            topic.topic_id,
+            dict(topic.config),
+            [_info(topic.name, one, rows.get(one.partition)) for one in topic.partitions],
+        )
+
+
+def _info(topic: str, known: PartitionMetadata, row: PartitionDescription | None) -> PartitionInfo:
+    if row is None:
+        raise InvalidRequest(f"{topic}-{known.index}: the node told nothing of it")
+    if row.error:
+        raise error_by_number(row.error, f"{topic}-{known.index}: {row.status}")
+    return PartitionInfo(
+        known.index,
+        known.leader_node,
+        row.log_start_offset,
+        row.readable_offset,
+        row.next_offset,
+        row.log_bytes,
+        row.segments,
+        row.status,
+        known.partition,
+    )
+
+
+def _checked(config: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if config is not None and not isinstance(config, Mapping):
+        raise InvalidRequest(f"config must be a dict of names and values, not {type(config).__name__}")
+    return config or {}
+
+
+def _texts(config: Mapping[str, Any] | None) -> dict[str, str]:
+    return {key: _text(key, value) for key, value in _checked(config).items()}
+
+
+def _text(key: str, value: Any) -> str:
+    """Values travel as text: numbers and truth values as Kafka writes them."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, str | int | float) or not isinstance(key, str):
+        raise InvalidRequest(f"config {key!r} must be text or a number, not {type(value).__name__}")
+    return str(value)
