@@ -205,11 +205,7 @@ class Links:
 
     def pump(self) -> bool:
         """Send what waits for room; False while something still does."""
-<<<<<<< HEAD
-        return all([end.pump() for end in self.ends.values()])
-=======
         room = True
         for end in self.ends.values():
             room = end.pump() and room
         return room
->>>>>>> 3143a76 (Checks pass over the node; import contracts for every package)
