@@ -41,7 +41,9 @@ def read_all(bootstrap: str, topic: str, partitions: int, records: int) -> ReadR
                 continue
             heard = time.perf_counter()
             count = len(polled)
-            numbers = np.fromiter((int.from_bytes((r.value or b"")[:8], "big") for r in polled), np.int64, count)
+            numbers = np.fromiter(
+                (int.from_bytes((r.value or b"")[:8], "big") for r in polled), np.int64, count
+            )
             homes = np.fromiter((r.partition for r in polled), np.int64, count)
             np.add.at(seen, numbers, 1)
             for home in np.unique(homes):
