@@ -1,4 +1,4 @@
-"""`ringlog demo --storage`: a log appends durably, its writer is killed in mid-write, its tail is torn, nothing is lost.
+"""`ringlog demo --storage`: a log appends durably, its writer is killed in mid-write, its tail torn, nothing is lost.
 
 Real processes, a real kill, a real check: exits with 1 when an acknowledged record is missing or wrong.
 """
@@ -254,4 +254,4 @@ def _hint(*arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    demo(prog_name="python -m cli.demo")
+    storage_demo(prog_name="python -m cli.demo_storage")
