@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
 from ringlog.errors import CorruptFrame
-from ringlog.limits import CONTROL_BODY_BYTES_MAX
+from ringlog.limits import CONTROL_BODY_BYTES_MAX, FETCH_PARTITIONS_MAX, TOPICS_MAX
+
+# What a peer may say at most: a number that fits no field, or a list that would take seconds, ends at the decoder.
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+PartitionId = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+_PER_PARTITION = msgspec.Meta(max_length=FETCH_PARTITIONS_MAX)
 
 
 class _Body(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -91,9 +96,9 @@ class ProduceReply(NamedTuple):
 class FetchPartition(_Body, frozen=True):
     """From where to read a partition, and how much at most (one batch is always served whole)."""
 
-    partition: int
-    offset: int
-    bytes_max: int
+    partition: PartitionId
+    offset: Int64
+    bytes_max: Int64
 
 
 class FetchRequest(_Body, frozen=True):
@@ -103,12 +108,12 @@ class FetchRequest(_Body, frozen=True):
     number, and list only partitions that changed (a new offset, or new to the session) and those to forget.
     """
 
-    session: int
-    wait_ms: int
-    bytes_min: int
-    bytes_max: int
-    partitions: list[FetchPartition]
-    forget: list[int] = []
+    session: Int64
+    wait_ms: Int64
+    bytes_min: Int64
+    bytes_max: Int64
+    partitions: Annotated[list[FetchPartition], _PER_PARTITION]
+    forget: Annotated[list[PartitionId], _PER_PARTITION] = []
 
 
 FETCH_ROW = np.dtype(
@@ -175,14 +180,14 @@ EARLIEST = -2
 class OffsetQuery(_Body, frozen=True):
     """LATEST, EARLIEST, or a time in milliseconds: the first record at or after it."""
 
-    partition: int
-    timestamp: int
+    partition: PartitionId
+    timestamp: Int64
 
 
 class ListOffsetsRequest(_Body, frozen=True):
     """For partitions of one lane."""
 
-    queries: list[OffsetQuery]
+    queries: Annotated[list[OffsetQuery], _PER_PARTITION]
 
 
 class FoundOffset(_Body, frozen=True):
@@ -203,7 +208,7 @@ class ListOffsetsReply(_Body, frozen=True):
 class DescribePartitionsRequest(_Body, frozen=True):
     """For partitions of one lane."""
 
-    partitions: list[int]
+    partitions: Annotated[list[PartitionId], _PER_PARTITION]
 
 
 class PartitionDescription(_Body, frozen=True):
@@ -231,7 +236,7 @@ class DescribePartitionsReply(_Body, frozen=True):
 class MetadataRequest(_Body, frozen=True):
     """None: all topics. With `create`, topics that are missing are created with the node's defaults."""
 
-    topics: list[str] | None = None
+    topics: Annotated[list[str], msgspec.Meta(max_length=TOPICS_MAX)] | None = None
     create: bool = False
 
 
@@ -283,8 +288,8 @@ class CreateTopicRequest(_Body, frozen=True):
     """-1 partitions: the node's default."""
 
     name: str
-    partitions: int = -1
-    replication_factor: int = 1
+    partitions: Int64 = -1
+    replication_factor: Int64 = 1
     config: dict[str, str] = {}
     validate_only: bool = False
 
@@ -306,7 +311,7 @@ class AddPartitionsRequest(_Body, frozen=True):
     """Let a topic have `partitions` in all."""
 
     name: str
-    partitions: int
+    partitions: Int64
 
 
 class TopicReply(_Body, frozen=True):
