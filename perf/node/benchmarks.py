@@ -23,7 +23,9 @@ def produce_small(bench: NodeBench) -> Result:
     topic, chunk = bench.topic(PARTITIONS), chunk_of(100)
     with Producer(bootstrap=bench.node.bootstrap) as producer:
         samples, limits = alternate(
-            lambda: bench.scale.small_records / send_all(producer, topic, chunk, bench.scale.small_records) / 1e6,
+            lambda: (
+                bench.scale.small_records / send_all(producer, topic, chunk, bench.scale.small_records) / 1e6
+            ),
             lambda: bench.raw_loopback(FRAME_BYTES) * 1e3 / 107,
             bench.scale.rounds,
         )
@@ -148,7 +150,9 @@ def _consume_row(
             return records * per_record / (time.perf_counter() - began)
 
         samples, limits = alternate(
-            ours, lambda: bench.raw_loopback(FRAME_BYTES) * 1e9 / record_bytes * per_record, bench.scale.rounds
+            ours,
+            lambda: bench.raw_loopback(FRAME_BYTES) * 1e9 / record_bytes * per_record,
+            bench.scale.rounds,
         )
     limit = "raw ZeroMQ, tcp loopback, 256 KiB frames"
     return result_of(name, what, unit, samples, limit, limits, goal)
@@ -191,7 +195,9 @@ def latency(bench: NodeBench) -> list[Result]:
     what = "produce → consume of one record at a time, flushed"
     limit = "one durable direct write of 4 KiB, median"
     return [
-        result_of("latency-p50", what, "ms", samples, limit, limits, Goal.at_most(5 * median(limits), "ms (5 × limit)")),
+        result_of(
+            "latency-p50", what, "ms", samples, limit, limits, Goal.at_most(5 * median(limits), "ms (5 × limit)")
+        ),
         result_of("latency-p99", f"{what}: p99", "ms", p99s[1:], limit, limits, Goal.at_most(5, "ms")),
     ]  # fmt: skip
 

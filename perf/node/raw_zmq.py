@@ -30,7 +30,7 @@ def send_frames(endpoint: str, frame_bytes: int, total_bytes: int) -> float:
         copy = frame_bytes < 64 * 1024
         began = time.perf_counter()
         for _ in range(frames):
-            socket.send(frame, copy=copy)
+            socket.send(frame, 0, copy=copy)
         socket.recv()
         return frames * frame_bytes / (time.perf_counter() - began) / 1e9
     finally:

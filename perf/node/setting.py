@@ -74,7 +74,7 @@ def values(count: int, size: int) -> npt.NDArray[np.uint8]:
 
 
 def send_all(producer: Producer, topic: str, chunk: npt.NDArray[np.uint8], records: int) -> float:
-    """Send records in chunks by produce_many, some ahead of their acknowledgements; seconds until all are acknowledged."""
+    """Send records in chunks by produce_many, some ahead of their acks; seconds until all are acknowledged."""
     waiting = []
     began = time.perf_counter()
     for at in range(0, records, len(chunk)):

@@ -82,7 +82,7 @@ def create_topic(
     if len(image.topics) >= TOPICS_MAX:
         raise LimitExceeded(f"the node has {len(image.topics)} topics, and takes no more than {TOPICS_MAX}")
     topic = Topic(image.next_topic_id, name, dict(request.config))
-    records = [topic, *_new_partitions(image, topic.topic_id, range(count), shards)]
+    records: list[MetadataRecord] = [topic, *_new_partitions(image, topic.topic_id, range(count), shards)]
     if request.validate_only:
         preview = TopicMetadata(name, "", -1, [], dict(request.config))
         return Outcome([], lambda after: TopicReply(preview, after.version))
