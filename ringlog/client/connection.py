@@ -218,8 +218,8 @@ class Connection:
                 for tick in self._ticks:
                     loop.add_tick(tick)
                 self._finalizer = weakref.finalize(self, loop.stop)
+                self._loop = loop  # before its first tick, which may ask which thread it is on
                 loop.start()
-                self._loop = loop
             return self._loop
 
     def _after_fork(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any

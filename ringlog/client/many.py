@@ -13,7 +13,6 @@ from ringlog.errors import InvalidRequest
 from ringlog.records.columns import Column
 from ringlog.records.partitioner import key_partitions
 
-
 _LIST_ROWS = 16 * 1024
 _KEYED_LIST_ROWS = 1024 * 1024
 """More, so that each partition's share fills batches."""

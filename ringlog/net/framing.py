@@ -109,6 +109,8 @@ def unpack_header(frame: bytes | memoryview) -> Header:
         raise UnsupportedVersion(f"frame version {header.version}; this side speaks {FRAME_VERSION}")
     if header.body_bytes != size - HEADER_BYTES:
         raise CorruptFrame(
-            "body_bytes", 28, f"it says {header.body_bytes}, and {size - HEADER_BYTES} bytes follow the header"
+            "body_bytes",
+            28,
+            f"it says {header.body_bytes}, and {size - HEADER_BYTES} bytes follow the header",
         )
     return header
