@@ -141,7 +141,8 @@ class Consumer:
         tp = self._assigned(partition)
         for record in reversed(self._unread):
             if record.partition == tp.partition and record.topic == tp.topic:
-                return record.offset
+                offset: int = record.offset
+                return offset
         self._driver.settle([tp], self._api_timeout_s())
         position = self._driver.look(lambda fetcher: fetcher[tp].position)
         if position == UNKNOWN:
@@ -195,12 +196,12 @@ class Consumer:
         """Let polls return nothing of these until they are resumed. What was fetched of them is kept."""
         tps = [self._assigned(partition) for partition in partitions]
         self._put_back()
-        self._driver.change(lambda fetcher: [fetcher.pause(tp) for tp in tps])
+        self._driver.change(lambda fetcher: fetcher.pause(*tps))
 
     def resume(self, *partitions: Partition) -> None:
         """Let polls return records of these again."""
         tps = [self._assigned(partition) for partition in partitions]
-        self._driver.change(lambda fetcher: [fetcher.resume(tp) for tp in tps])
+        self._driver.change(lambda fetcher: fetcher.resume(*tps))
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
@@ -232,7 +233,7 @@ class Consumer:
     def _seek_to(self, end: int, partitions: tuple[Partition, ...]) -> None:
         tps = [self._assigned(partition) for partition in partitions] or list(self.assignment())
         self._put_back()
-        self._driver.change(lambda fetcher: [fetcher.seek_to(tp, end) for tp in tps])
+        self._driver.change(lambda fetcher: fetcher.seek_to(end, *tps))
         self._driver.settle(tps, self._api_timeout_s())
 
     def _ends(self, end: int, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
@@ -247,7 +248,7 @@ class Consumer:
         for record in reversed(unread):
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         if first:
-            self._driver.change(lambda fetcher: [fetcher.seek(tp, at) for tp, at in first.items()])
+            self._driver.change(lambda fetcher: fetcher.seek_all(first))
 
     def _api_timeout_s(self) -> float:
         return self._settings.default_api_timeout_ms / 1000
