@@ -205,6 +205,35 @@ def test_a_producer_that_nobody_holds_leaves_no_thread(node):
     assert not [one for one in threading.enumerate() if one.name.startswith("ringlog-client")]
 
 
+def test_futures_of_a_producer_that_nobody_holds_fail_and_do_not_wait_forever(node):
+    producer = Producer(node.bootstrap, linger_ms=60_000)
+    producer.produce("t", b"v", partition=0)
+    node.before = lambda header, body: b"" if header.api_key == Api.PRODUCE else None
+    futures = [producer.produce("t", b"v", partition=i) for i in range(4)]
+    del producer
+    gc.collect()
+    assert {type(future.exception(5)) for future in futures} == {ClientClosed}
+
+
+def test_a_callback_may_produce_but_not_wait(node, producer):
+    seen = []
+
+    def on_delivery(future):
+        seen.append(producer.produce("t", b"again"))
+        for wait in (producer.flush, lambda: producer.produce("unknown", b"v")):
+            try:
+                wait()
+            except InvalidRequest as refused:
+                seen.append(str(refused))
+
+    producer.produce("t", b"v", on_delivery=on_delivery).result(5)
+    until_s = time.monotonic() + 5
+    while len(seen) < 3 and time.monotonic() < until_s:
+        time.sleep(0.01)
+    assert seen[0].result(5).durability == "flushed"
+    assert ["may not wait" in text for text in seen[1:]] == [True, True]
+
+
 def test_a_child_of_a_fork_can_produce(node, producer):
     producer.produce("t", b"parent").result(5)
     pid = os.fork()
