@@ -6,11 +6,11 @@ most of it can be read. Timestamps are milliseconds, −1 stands for none, as in
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import msgspec
 
+from cli.byte_text import json_bytes
 from cli.printable import printable
 from ringlog.log.dump import (
     Batch,
@@ -43,12 +43,12 @@ def _fields(line: Line) -> tuple[str, dict[str, Any]]:
         case Batch():
             return "batch", {**line._asdict(), "codec": line.codec.name.lower()}
         case Record():
-            headers = [[key, _bytes(value)] for key, value in line.headers]
+            headers = [[key, json_bytes(value)] for key, value in line.headers]
             return "record", {
                 "offset": line.offset,
                 "timestamp": line.timestamp,
-                "key": _bytes(line.key),
-                "value": _bytes(line.value),
+                "key": json_bytes(line.key),
+                "value": json_bytes(line.value),
                 "headers": headers,
             }
         case Unreadable():
@@ -69,7 +69,7 @@ def _fields(line: Line) -> tuple[str, dict[str, Any]]:
             return "point", {
                 **_struct(line),
                 "epochs": [start._asdict() for start in line.epochs],
-                "producers": _bytes(line.producers),
+                "producers": json_bytes(line.producers),
             }
 
 
@@ -80,12 +80,3 @@ def _struct(value: Any) -> Any:
     if type(value) is list:
         return [_struct(item) for item in value]
     return value
-
-
-def _bytes(value: bytes | None) -> str | dict[str, str] | None:
-    if value is None:
-        return None
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(value).decode("ascii")}

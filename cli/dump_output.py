@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ import click
 
 from cli.dump_json import json_line
 from cli.dump_text import TextLines
+from cli.output import GatheredOutput
 from ringlog.disk.api import Disk
 from ringlog.log.dump import (
     Batch,
@@ -51,18 +51,20 @@ def dump_paths(disk: Disk, path: str, options: DumpOptions) -> bool:
         kind = require_known(path).kind
         if options.records and kind is not FileKind.SEGMENT:
             raise click.UsageError(f"--records: {path} is a {kind}; only segments have records.")
-    printer = _Printer(options)
-    for each in paths:
-        if not printer.print_file(disk, each):
-            break
+    with GatheredOutput() as out:
+        printer = _Printer(options, out)
+        for each in paths:
+            if not printer.print_file(disk, each):
+                break
     return not printer.found_broken
 
 
 class _Printer:
     """Counts what it prints, and remembers whether anything was broken."""
 
-    def __init__(self, options: DumpOptions) -> None:
+    def __init__(self, options: DumpOptions, out: GatheredOutput) -> None:
         self._options = options
+        self._out = out
         self._left = options.count
         self.found_broken = False
 
@@ -79,7 +81,7 @@ class _Printer:
                     if self._left is not None:
                         self._left -= 1
                 self.found_broken |= isinstance(line, Unreadable)
-                sys.stdout.write(to_text(line))
+                self._out.write(to_text(line))
         return True
 
     def _formatter(self, path: str) -> Callable[[Line], str]:
@@ -87,7 +89,7 @@ class _Printer:
         if options.as_json:
             return lambda line: json_line(path, line)
         text = TextLines(utc=options.utc, max_bytes=options.max_bytes)
-        sys.stdout.write(text.heading(path, require_known(path).kind, records=options.records))
+        self._out.write(text.heading(path, require_known(path).kind, records=options.records))
         return text.line
 
 

@@ -120,13 +120,14 @@ class TextLines:
     def data(self, value: bytes | None) -> str:
         r"""Bytes as a person can read them: text as it is, and codes for what is none.
 
-        >>> print(TextLines(max_bytes=8).data(b'a "b"\n\xff and more'))
-        "a \"b\"\n\xff " (+8 bytes)
+        >>> print(TextLines(max_bytes=8).data(b'a "b"\n\xff and more'), TextLines().data(b"\\xff"))
+        "a \"b\"\n\xff " (+8 bytes) "\\xff"
         """
         if value is None:
             return "null"
-        text = value[: self._max_bytes].decode("utf-8", "backslashreplace")
-        shown = printable(text.replace('"', '\\"'))
+        # A backslash of the data is doubled first: those that stand alone are ours.
+        escaped = value[: self._max_bytes].replace(b"\\", b"\\\\")
+        shown = printable(escaped.decode("utf-8", "backslashreplace").replace('"', '\\"'))
         rest = len(value) - self._max_bytes
         return f'"{shown}"' + (f" (+{rest} bytes)" if rest > 0 else "")
 

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import click
 
+from cli.near import did_you_mean
+
 
 class LazyCommand(NamedTuple):
     """Where a command is, and what the list of commands says of it."""
@@ -16,8 +18,23 @@ class LazyCommand(NamedTuple):
     short_help: str
 
 
-class LazyGroup(click.Group):
-    """A click group whose commands are given as LazyCommand, by name."""
+class HelpfulGroup(click.Group):
+    """A click group that asks whether a command of a similar name was meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            question = did_you_mean(args[0], self.list_commands(ctx))
+            if not question or self.get_command(ctx, args[0]) is not None:
+                raise
+            raise click.UsageError(f"No such command {args[0]!r}. {question}", ctx) from None
+
+
+class LazyGroup(HelpfulGroup):
+    """A group whose commands are given as LazyCommand, by name."""
 
     def __init__(self, *args: Any, lazy: dict[str, LazyCommand], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

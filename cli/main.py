@@ -9,6 +9,8 @@ import click
 
 from cli.failures import ExitCode, drop_output, exit_code, failure_line
 from cli.lazy import LazyCommand, LazyGroup
+from cli.options import group_options
+from cli.streams import prepare_streams
 from ringlog import __version__
 from ringlog.errors import RinglogError
 
@@ -40,30 +42,43 @@ class RinglogGroup(LazyGroup):
 @click.group(
     cls=RinglogGroup,
     lazy={
+        "bench": LazyCommand("cli.bench.command:bench", "Measure how fast a node takes and gives records."),
+        "consume": LazyCommand("cli.consume:consume", "Print the records of a topic."),
         "demo": LazyCommand("cli.demo:demo", "Watch a log append, die, recover and read back."),
         "log": LazyCommand("cli.log:log", "Look into the files of partitions, and check them."),
+        "metrics": LazyCommand("cli.node:metrics", "Print a node's counters for Prometheus."),
+        "produce": LazyCommand("cli.produce:produce", "Send lines to a topic."),
+        "start": LazyCommand("cli.node:start", "Start a node."),
+        "status": LazyCommand("cli.node:status", "Show how a node is doing."),
+        "stop": LazyCommand("cli.node:stop", "Stop a node cleanly."),
+        "topic": LazyCommand("cli.topic:topic", "Create, look at, change and delete topics."),
     },
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 good, 1 broken data was found, 2 wrong usage, 3 refused, 4 try again, 5 system error.",
 )
 @click.version_option(__version__, "-V", "--version", prog_name="ringlog")
+@group_options
 def ringlog() -> None:
     """ringlog: a durable, partitioned commit log.
 
+    --json and --bootstrap HOST:PORT may stand before or behind any subcommand; RINGLOG_BOOTSTRAP is an address
+    for all of them.
+
     \b
     Examples:
-      ringlog demo                                     append, kill -9, tear, recover, read back
-      ringlog log dump /data/orders-0                  the batches of a partition
-      ringlog log dump --records --count 10 /data/orders-0/00000000000000000000.log
+      ringlog start &                                  a node, with nothing to configure
+      ringlog topic create orders --partitions 4
+      echo hello | ringlog produce orders
+      ringlog consume orders                           from the beginning to the end; --follow waits for more
+      ringlog bench produce --seconds 5
       ringlog log verify /data                         check every partition there
+      ringlog demo                                     append, kill -9, tear, recover, read back
     """
 
 
 def main() -> None:
     """The entry point of the console script."""
-    for stream in (sys.stdout, sys.stderr):
-        # Record bytes can be any text; a terminal that lacks a letter gets its code instead of an error.
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    prepare_streams()
     try:
         ringlog()
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Options that many commands share."""
+"""Options that many commands share. They may stand before or behind any subcommand; the last one counts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,60 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9400"
+_JSON = "ringlog.as_json"
+_BOOTSTRAP = "ringlog.bootstrap"
 
 
 def json_option(command: Command) -> Command:
     """`--json`: every command takes it, and then prints one JSON object per line."""
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")(command)
+    return click.option(
+        "--json", "as_json", is_flag=True, callback=_inherit(_JSON), help="Print one JSON object per line."
+    )(command)
+
+
+def bootstrap_option(command: Command) -> Command:
+    """`--bootstrap`: every command that talks to a node takes it."""
+    return click.option(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        default=DEFAULT_BOOTSTRAP,
+        envvar="RINGLOG_BOOTSTRAP",
+        callback=_inherit(_BOOTSTRAP),
+        show_default=True,
+        show_envvar=True,
+        help="Where a node listens.",
+    )(command)
+
+
+def client_options(command: Command) -> Command:
+    """Both: for commands that talk to a node and print what it said."""
+    return bootstrap_option(json_option(command))
+
+
+def group_options(command: Command) -> Command:
+    """Both, on a group: kept for the command that follows."""
+    for flag, key, settings in (
+        ("--json", _JSON, {"is_flag": True}),
+        ("--bootstrap", _BOOTSTRAP, {"metavar": "HOST:PORT"}),
+    ):
+        command = click.option(
+            flag, f"_{key}", expose_value=False, callback=_inherit(key), hidden=True, **settings
+        )(command)
+    return command
+
+
+def _inherit(key: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Take a value from the command line, else the one given further to the left, else env or default."""
+
+    def choose(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
+        source = ctx.get_parameter_source(parameter.name or "")
+        if source is ParameterSource.COMMANDLINE:
+            ctx.meta[key] = value  # shared by all contexts of one command line
+        return ctx.meta.get(key, value)
+
+    return choose

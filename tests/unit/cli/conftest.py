@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from cli.main import ringlog
 from ringlog.disk.plain import PlainDisk
+from tests.support.fake_client import FakeNode
 from tests.support.sample_logs import SampleLog
 
 
@@ -41,7 +42,7 @@ def partition(tmp_path: Path) -> Partition:
 @pytest.fixture
 def run():
     """Run the command in this process; the result has exit_code, stdout and stderr."""
-    return lambda *arguments: CliRunner().invoke(ringlog, [str(argument) for argument in arguments])
+    return lambda *arguments, **how: CliRunner().invoke(ringlog, [str(a) for a in arguments], **how)
 
 
 @pytest.fixture
@@ -53,3 +54,20 @@ def command():
         return subprocess.Popen(line, stdout=stdout, stderr=subprocess.PIPE)
 
     return start
+
+
+@pytest.fixture
+def node(monkeypatch) -> FakeNode:
+    """A node in memory, which all clients of the command meet."""
+    fake = FakeNode()
+    monkeypatch.delenv("RINGLOG_BOOTSTRAP", raising=False)
+    for module in (
+        "cli.topic_calls",
+        "cli.consume_run",
+        "cli.produce_run",
+        "cli.bench.run",
+        "cli.bench.worker",
+    ):
+        for name, opener in (("admin", fake.admin), ("producer", fake.producer), ("consumer", fake.consumer)):
+            monkeypatch.setattr(f"{module}.open_{name}", opener, raising=False)
+    return fake

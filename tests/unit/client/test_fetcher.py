@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringlog.client.consumer_settings import ConsumerSettings
-from ringlog.client.fetcher import Ask, Fetcher, place_of
+from ringlog.client.fetcher import Fetcher
+from ringlog.client.lookups import Ask, place_of
 from ringlog.errors import (
     CorruptSegment,
     FetchSessionLost,
@@ -401,7 +402,7 @@ def test_both_ends_can_be_sought():
     broker.truncate(0, 0)
     rig = settled(broker)
     for end, position in ((LATEST, 4), (EARLIEST, 0)):
-        rig.fetcher.seek_to(tp(), end)
+        rig.fetcher.seek_to(end, tp())
         assert rig.fetcher.unsettled([tp()])
         rig.run()
         assert not rig.fetcher.unsettled([tp()])

@@ -1,0 +1,1 @@
+"""`ringlog bench`: load on a node, and what it answered."""

@@ -1,0 +1,62 @@
+"""Bytes of records as text, so that nothing is lost: one form for JSON, one for lines that people read."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Any
+
+_NOT_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\Ab['\"]")
+"""Control characters, which could steer a terminal; and text that looks like our own form for bytes."""
+
+
+def json_bytes(value: bytes | None) -> str | dict[str, str] | None:
+    r"""Bytes in JSON: a string where they are UTF-8, else an object with their base64.
+
+    >>> json_bytes(b"lamp"), json_bytes(b"\xff"), json_bytes(None)
+    ('lamp', {'base64': '/w=='}, None)
+    """
+    if value is None:
+        return None
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode("ascii")}
+
+
+def bytes_of_json(value: Any) -> bytes | None:
+    r"""The bytes that `json_bytes` was given. Any other JSON object, list or number is sent as its JSON text.
+
+    >>> bytes_of_json({"base64": "/w=="}), bytes_of_json(None), bytes_of_json({"watt": 40})
+    (b'\xff', None, b'{"watt":40}')
+    """
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if isinstance(value, dict) and list(value) == ["base64"]:
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except (binascii.Error, TypeError, ValueError) as wrong:
+            raise ValueError(f"what stands under base64 cannot be read: {wrong}") from None
+    import msgspec
+
+    return msgspec.json.encode(value)
+
+
+def line_text(value: bytes | None) -> str:
+    r"""Bytes in a line: text as it is; what is none as Python writes bytes, and text that looks so, too.
+
+    `ast.literal_eval` reads back what begins with b' or b". Null is empty.
+
+    >>> print(line_text(b"C:\\new"), line_text(b"\xffa\n"), line_text(b"b'x'"))
+    C:\new b'\xffa\n' b"b'x'"
+    """
+    if value is None:
+        return ""
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError:
+        return repr(value)
+    return repr(value) if _NOT_TEXT.search(text) else text

@@ -1,0 +1,124 @@
+"""`ringlog start`, `stop`, `status` and `metrics`: look after a node on this host."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from cli.node_options import chosen_data_dir, data_dir_option
+from cli.options import json_option
+
+
+@click.command()
+@data_dir_option
+@click.option(
+    "--listen", metavar="ADDRESS", help="tcp://HOST:PORT or ipc:///PATH; by default tcp://127.0.0.1:9400."
+)
+@click.option(
+    "--shards", type=click.IntRange(min=0), help="Processes that own partitions; by default one per core."
+)
+@click.option(
+    "--config", type=click.Path(exists=True, dir_okay=False), help="A TOML file with settings of a node."
+)
+@click.option(
+    "--pin/--no-pin", default=None, help="Keep each shard on a core of its own (default), or do not."
+)
+@click.option(
+    "--insecure", is_flag=True, default=None, help="Listen beyond this host, though nobody is authenticated."
+)
+@click.option("--metrics-listen", metavar="HOST:PORT", help="Serve metrics for Prometheus there.")
+@click.option("--verbose", "-v", is_flag=True, help="Log what the processes do.")
+@json_option
+def start(
+    data_dir: str | None,
+    listen: str | None,
+    shards: int | None,
+    config: str | None,
+    pin: bool | None,
+    insecure: bool | None,
+    metrics_listen: str | None,
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Start a node, and stay until Ctrl-C, SIGTERM or `ringlog stop`. It needs no configuration.
+
+    A line says when it is ready, and where. What goes wrong later is logged on stderr.
+
+    \b
+    Examples:
+      ringlog start
+      ringlog start --data-dir /data --listen tcp://127.0.0.1:9500 --shards 4
+      ringlog start --metrics-listen 127.0.0.1:9401 &
+    """
+    from cli.node_run import run_node
+
+    settings = {
+        "data_dir": data_dir,
+        "listen": listen,
+        "shards": shards,
+        "pin": pin,
+        "insecure": insecure or None,
+        "metrics_listen": metrics_listen,
+    }
+    code = run_node(config, settings, verbose=verbose, as_json=as_json)
+    sys.exit(code)
+
+
+@click.command()
+@data_dir_option
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="Seconds to wait.",
+)
+@json_option
+def stop(data_dir: str | None, timeout_s: float, as_json: bool) -> None:
+    """Stop the node of a data directory cleanly, and wait until it is gone.
+
+    \b
+    Examples:
+      ringlog stop
+      ringlog stop --data-dir /data --timeout 60
+    """
+    from cli.node_run import stop_node
+
+    stop_node(chosen_data_dir(data_dir), timeout_s, as_json=as_json)
+
+
+@click.command()
+@data_dir_option
+@json_option
+@click.pass_context
+def status(ctx: click.Context, data_dir: str | None, as_json: bool) -> None:
+    """Show the processes of a node, its partitions, rates and memory, and what is wrong.
+
+    Rates are those of half a second. The exit code is 4 when no node runs, 0 when one does.
+
+    \b
+    Examples:
+      ringlog status
+      ringlog status --data-dir /data --json
+    """
+    from cli.node_status import show_status
+
+    show_status(chosen_data_dir(data_dir), as_json=as_json)
+
+
+@click.command()
+@data_dir_option
+@json_option
+def metrics(data_dir: str | None, as_json: bool) -> None:
+    """Print the metrics of a node in Prometheus' text format; with --json, one object per sample.
+
+    \b
+    Examples:
+      ringlog metrics
+      ringlog metrics --data-dir /data | grep produce_seconds
+    """
+    from cli.node_run import print_metrics
+
+    print_metrics(chosen_data_dir(data_dir), as_json=as_json)

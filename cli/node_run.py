@@ -1,0 +1,78 @@
+"""What `ringlog start`, `stop` and `metrics` do: call the node, and print what it said."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from ringlog.node.identity import NodeInfo
+
+LOG_FORMAT = "%(asctime)s %(processName)s %(levelname)s %(message)s"
+_SAMPLE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)")
+_LABEL = re.compile(r'(\w+)="([^"]*)"')
+
+
+def run_node(config_path: str | None, given: Mapping[str, Any], *, verbose: bool, as_json: bool) -> int:
+    """Run a node in this process until it is told to stop; the exit code."""
+    from ringlog.config import load_config
+    from ringlog.node.supervisor import run
+
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=LOG_FORMAT)
+    config = load_config(config_path, **given)
+
+    def say_ready(info: NodeInfo) -> None:
+        if as_json:
+            _print_json(
+                {"ready": True, "pid": info.pid, "endpoints": info.endpoints, "data_dir": config.data_dir}
+            )
+        else:
+            shards = f"{info.shards} shard" if info.shards == 1 else f"{info.shards} shards"
+            print(f"ringlog is ready on {info.endpoints[0]}, with {shards}, data in {config.data_dir}")
+        sys.stdout.flush()
+
+    return run(config, say_ready)
+
+
+def stop_node(data_dir: str, timeout_s: float, *, as_json: bool) -> None:
+    """Stop the node of a directory."""
+    from ringlog.node.control import stop
+
+    info = stop(data_dir, timeout_s)
+    if as_json:
+        _print_json({"stopped": True, "pid": info.pid, "data_dir": data_dir})
+    else:
+        print(f"Stopped the node with pid {info.pid}.")
+
+
+def print_metrics(data_dir: str, *, as_json: bool) -> None:
+    """Print all counters of a node."""
+    from ringlog.node.metrics import prometheus_text
+
+    text = prometheus_text(data_dir)
+    if not as_json:
+        sys.stdout.write(text)
+        return
+    for sample in samples(text):
+        _print_json(sample)
+
+
+def samples(text: str) -> Iterator[dict[str, Any]]:
+    """The samples of a Prometheus text.
+
+    >>> next(samples('# TYPE up gauge\\nup{role="net",index="0"} 1\\n'))
+    {'name': 'up', 'labels': {'role': 'net', 'index': '0'}, 'value': 1.0}
+    """
+    for line in text.splitlines():
+        if found := _SAMPLE.fullmatch(line):
+            labels = dict(_LABEL.findall(found["labels"] or ""))
+            yield {"name": found["name"], "labels": labels, "value": float(found["value"])}
+
+
+def _print_json(fields: Mapping[str, Any]) -> None:
+    sys.stdout.write(msgspec.json.encode(fields).decode() + "\n")

@@ -1,0 +1,148 @@
+"""Turns what `ringlog produce` reads into chunks of records. Pure: bytes in, columns out.
+
+Lines are split and handed on as they come, whole chunks at a time; without keys and headers no line is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from cli.byte_text import bytes_of_json
+
+Headers = list[tuple[str, bytes]]
+
+
+class BadLine(ValueError):
+    """A line that is no record; the message names it."""
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Records in their order, as columns. A column that is None is the same for all of them: not given."""
+
+    values: list[bytes | None]
+    keys: list[bytes | None] | None = None
+    headers: list[Headers] | None = None
+    timestamps: list[int] | None = None
+    partition: int | None = None
+
+
+def lines_of(pieces: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """The whole lines of each piece, without their ends; at last the line that has no end.
+
+    >>> list(lines_of([b"a\\nb", b"c\\n", b"d"]))
+    [[b'a'], [b'bc'], [b'd']]
+    """
+    begun: list[bytes] = []
+    for piece in pieces:
+        lines = piece.split(b"\n")
+        if len(lines) == 1:
+            begun += [piece] if piece else []  # still the same line: joined once, when it ends
+            continue
+        if begun:
+            begun.append(lines[0])
+            lines[0] = b"".join(begun)
+        rest = lines.pop()
+        begun = [rest] if rest else []
+        yield lines
+    if begun:
+        yield [b"".join(begun)]
+
+
+def plain_chunks(
+    line_lists: Iterable[list[bytes]],
+    *,
+    key_separator: bytes | None = None,
+    headers: Headers | None = None,
+    partition: int | None = None,
+) -> Iterator[Chunk]:
+    """Each line is a value, or with a separator a key and a value.
+
+    >>> chunk = next(plain_chunks([[b"hall:on", b"yard:off"]], key_separator=b":"))
+    >>> chunk.keys, chunk.values
+    ([b'hall', b'yard'], [b'on', b'off'])
+    """
+    number = 1
+    for lines in line_lists:
+        chunk = Chunk(list(lines), partition=partition)
+        if key_separator is not None:
+            parts = [line.partition(key_separator) for line in lines]
+            for at, (_, found, _) in enumerate(parts):
+                if not found:
+                    raise BadLine(f"line {number + at} has no {key_separator.decode()!r} that ends its key")
+            chunk.keys = [part[0] for part in parts]
+            chunk.values = [part[2] for part in parts]
+        if headers:
+            chunk.headers = [headers] * len(lines)
+        yield chunk
+        number += len(lines)
+
+
+class JsonRecord(msgspec.Struct):
+    """What a line of JSON may say of a record; anything else in it is left aside."""
+
+    value: Any = None
+    key: Any = None
+    headers: dict[str, Any] | list[tuple[str, Any]] | None = None
+    partition: int | None = None
+    timestamp: int | None = None
+
+
+def json_chunks(
+    line_lists: Iterable[list[bytes]],
+    *,
+    now_ms: Callable[[], int],
+    headers: Headers | None = None,
+    partition: int | None = None,
+) -> Iterator[Chunk]:
+    """Each line is an object, as `ringlog consume --json` prints it. One chunk per partition that a piece names.
+
+    A record without a time gets the one of now when others beside it have theirs.
+
+    >>> [chunk] = json_chunks([[b'{"key": "hall", "value": "on", "headers": {"by": "ann"}}']], now_ms=lambda: 5)
+    >>> chunk.keys, chunk.values, chunk.headers
+    ([b'hall'], [b'on'], [[('by', b'ann')]])
+    """
+    decoder = msgspec.json.Decoder(JsonRecord)
+    number = 0
+    for lines in line_lists:
+        by_partition: dict[int | None, list[JsonRecord]] = {}
+        for line in lines:
+            number += 1
+            if not line or line.isspace():
+                continue
+            try:
+                record = decoder.decode(line)
+                record.key, record.value = bytes_of_json(record.key), bytes_of_json(record.value)
+                record.headers = [*(headers or []), *_headers(record.headers)]
+            except (msgspec.MsgspecError, ValueError) as wrong:
+                raise BadLine(f"line {number} is no record in JSON: {wrong}") from None
+            place = partition if record.partition is None else record.partition
+            by_partition.setdefault(place, []).append(record)
+        for place, records in by_partition.items():
+            yield _chunk(records, place, now_ms)
+
+
+def _chunk(records: list[JsonRecord], partition: int | None, now_ms: Callable[[], int]) -> Chunk:
+    times = [record.timestamp for record in records]
+    has_times = any(time is not None for time in times)
+    has_keys = any(record.key is not None for record in records)
+    has_headers = any(record.headers for record in records)
+    return Chunk(
+        values=[record.value for record in records],
+        keys=[record.key for record in records] if has_keys else None,
+        headers=[record.headers for record in records] if has_headers else None,  # type: ignore[misc]
+        timestamps=[now_ms() if time is None else time for time in times] if has_times else None,
+        partition=partition,
+    )
+
+
+def _headers(given: dict[str, Any] | list[tuple[str, Any]] | None) -> Headers:
+    if given is None:
+        return []
+    pairs = given.items() if isinstance(given, dict) else given
+    return [(key, bytes_of_json(value)) for key, value in pairs]  # type: ignore[misc]

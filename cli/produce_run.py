@@ -1,0 +1,176 @@
+"""Sends lines for `ringlog produce`: reads what is there, hands it over as one chunk, and counts the answers."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, BinaryIO
+
+import msgspec
+
+from cli.acked import least_durable
+from cli.clients import open_admin, open_producer
+from cli.counted import counted
+from cli.produce_input import BadLine, Chunk, Headers, json_chunks, lines_of, plain_chunks
+from cli.screen import late_bar
+from cli.topic_errors import naming_near_topics
+from ringlog.errors import InvalidRequest, RinglogError
+
+if TYPE_CHECKING:
+    from ringlog import Producer
+    from ringlog.client.futures import ManyFuture
+
+READ_BYTES = 1 << 20
+CHUNKS_WAITING_MAX = 64
+FLUSH_TIMEOUT_S = 150.0
+"""Longer than a producer's own delivery timeout, which speaks first."""
+LINGER_MS = 5
+QUIET_S = 1.0
+"""Progress is shown only when it takes longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducePlan:
+    """What the user asked for."""
+
+    topic: str
+    key_separator: bytes | None
+    headers: Headers
+    partition: int | None
+    acks: str
+    codec: str
+    as_json: bool
+
+
+def produce_lines(bootstrap: str, plan: ProducePlan, file: BinaryIO) -> None:
+    """Send all of a file, then say what was acknowledged, also when not all of it could be."""
+    settings = {"acks": plan.acks, "compression_type": plan.codec, "linger_ms": LINGER_MS}
+    if plan.acks == "0":
+        settings["enable_idempotence"] = False  # nobody answers, so nobody can be asked again
+    began_s = time.monotonic()
+    with (
+        naming_near_topics(plan.topic, lambda: open_admin(bootstrap)),
+        open_producer(bootstrap, **settings) as producer,
+    ):
+        sending = Sending(producer, plan.topic)
+        try:
+            _send_all(sending, plan, file)
+        except (RinglogError, KeyboardInterrupt):
+            # Whatever ended it, what was acknowledged is told: it will not be taken back.
+            sending.take_what_is_there()
+            if sending.acknowledged:
+                _report(sending, plan, time.monotonic() - began_s)
+            raise
+        _report(sending, plan, time.monotonic() - began_s)
+
+
+def _send_all(sending: Sending, plan: ProducePlan, file: BinaryIO) -> None:
+    with late_bar(QUIET_S) as show:
+        try:
+            for chunk in _chunks(plan, file):
+                sending.send(chunk)
+                show(f"{sending.acknowledged:,} of {sending.sent:,} records acknowledged")
+        except BadLine as wrong:
+            sending.finish()
+            hint = " Without --json a line is sent as it is." if plan.as_json else ""
+            raise InvalidRequest(f"{wrong}. What stands before it was sent.{hint}") from None
+        sending.finish()
+
+
+def _chunks(plan: ProducePlan, file: BinaryIO) -> Iterator[Chunk]:
+    lines = lines_of(_pieces(file))
+    if plan.as_json:
+        return json_chunks(
+            lines,
+            now_ms=lambda: time.time_ns() // 1_000_000,
+            headers=plan.headers,
+            partition=plan.partition,
+        )
+    return plain_chunks(
+        lines, key_separator=plan.key_separator, headers=plan.headers, partition=plan.partition
+    )
+
+
+def _pieces(file: BinaryIO) -> Iterator[bytes]:
+    """What is there, without waiting for more: a line that somebody types is sent when it is typed."""
+    read: Callable[[int], bytes] = getattr(file, "read1", file.read)
+    while piece := read(READ_BYTES):
+        yield piece
+
+
+class Sending:
+    """Chunks on their way, oldest first, and how many of their records were acknowledged."""
+
+    def __init__(self, producer: Producer, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._waiting: deque[tuple[ManyFuture, int]] = deque()
+        self.sent = 0
+        self.acknowledged = 0
+        self.durability = ""
+
+    def send(self, chunk: Chunk) -> None:
+        """Hand a chunk over. Waits when too much is on its way; raises what an earlier one failed with."""
+        future = self._producer.produce_many(
+            self._topic,
+            chunk.values,
+            keys=chunk.keys,
+            headers=chunk.headers,
+            timestamps=chunk.timestamps,
+            partition=chunk.partition,
+        )
+        self._waiting.append((future, len(chunk.values)))
+        self.sent += len(chunk.values)
+        while self._waiting and (len(self._waiting) > CHUNKS_WAITING_MAX or self._waiting[0][0].done()):
+            self._take_oldest()
+
+    def finish(self) -> None:
+        """Wait for every answer; raises the first failure."""
+        self._producer.flush(FLUSH_TIMEOUT_S)
+        while self._waiting:
+            self._take_oldest()
+
+    def take_what_is_there(self) -> None:
+        """Count the answers that have come, after a failure or Ctrl-C."""
+        while self._waiting and self._waiting[0][0].done():
+            try:
+                self._take_oldest()
+            except RinglogError:
+                continue  # the first failure is being told already
+
+    def _take_oldest(self) -> None:
+        future, count = self._waiting.popleft()
+        words = {part.durability for part in future.result(FLUSH_TIMEOUT_S)}
+        self.acknowledged += count
+        self.durability = least_durable({self.durability, *words})
+
+
+def _report(sending: Sending, plan: ProducePlan, seconds: float) -> None:
+    if plan.as_json:
+        found = {
+            "topic": plan.topic,
+            "records": sending.sent,
+            "acknowledged": sending.acknowledged,
+            "durability": sending.durability or None,
+            "seconds": round(seconds, 6),
+        }
+        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        return
+    if not sending.sent:
+        print("ringlog: there was nothing to send.", file=sys.stderr)
+    elif plan.acks == "0":
+        print(
+            f"{counted(sending.sent, 'record')} sent; with --acks 0 nobody says what became of them.",
+            file=sys.stderr,
+        )
+    else:
+        missing = sending.sent - sending.acknowledged
+        rest = f"; {missing:,} more were sent, and may be in the log or not" if missing else ""
+        how = f", {sending.durability}" if sending.durability else ""
+        print(
+            f"{counted(sending.acknowledged, 'record')} acknowledged{how}, in {seconds:.2f} s{rest}",
+            file=sys.stderr,
+        )

@@ -1,0 +1,85 @@
+"""The screen for people: tables and progress, by rich, which must not decide how a command ends."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from cli.printable import printable
+
+
+class Screen(Console):
+    """A console that tells of a closed pipe, where rich would end the program with 1."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False)
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        raise BrokenPipeError
+
+
+def print_table(
+    headings: Sequence[str], rows: Sequence[Sequence[object]], *, title: str | None = None
+) -> None:
+    """Print rows under headings: numbers to the right, with separators; no row is cut or wrapped.
+
+    Names and settings come from others: they are shown as text, never read as markup.
+    """
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title=title, title_justify="left")
+    for column, heading in enumerate(headings):
+        is_number = bool(rows) and all(isinstance(row[column], int | float) for row in rows)
+        table.add_column(heading, justify="right" if is_number else "left", no_wrap=True, overflow="ignore")
+    for row in rows:
+        table.add_row(*(_cell(value) for value in row))
+    screen = Screen()
+    # A pipe has no width: what reads it wants whole lines.
+    width = None if screen.is_terminal else 10_000
+    screen.print(table, width=width, crop=False, soft_wrap=width is None)
+
+
+def _cell(value: object) -> Text:
+    if isinstance(value, bool):
+        return Text("yes" if value else "no")
+    if isinstance(value, int):
+        return Text(f"{value:,}")
+    return Text(printable(str(value)))
+
+
+@contextmanager
+def progress_bar(total: float | None) -> Iterator[Callable[[float, str], None]]:
+    """A bar on stderr when that is a terminal, else nothing. Call what it yields with (done so far, text)."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        yield lambda done, text: None
+        return
+    columns = (BarColumn(bar_width=24), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(
+        *columns, console=Screen(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False
+    ) as live:
+        task = live.add_task("", total=total)
+        yield lambda done, text: live.update(task, completed=done, description=text)
+
+
+@contextmanager
+def late_bar(after_s: float) -> Iterator[Callable[[str], None]]:
+    """A line of progress on stderr that comes only when something takes longer. Call what it yields with a text."""
+    with ExitStack() as stack:
+        began_s = time.monotonic()
+        update: Callable[[float, str], None] | None = None
+
+        def show(text: str) -> None:
+            nonlocal update
+            if update is None:
+                if time.monotonic() - began_s < after_s:
+                    return
+                update = stack.enter_context(progress_bar(None))
+            update(0, text)
+
+        yield show

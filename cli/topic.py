@@ -1,0 +1,168 @@
+"""`ringlog topic`: create, look at, change and delete topics."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from cli.lazy import HelpfulGroup
+from cli.options import client_options, group_options
+from cli.settings import parse_settings
+
+
+@click.group(cls=HelpfulGroup)
+@group_options
+def topic() -> None:
+    """Create, look at, change and delete topics.
+
+    \b
+    Examples:
+      ringlog topic create orders --partitions 16
+      ringlog topic list
+      ringlog topic describe orders
+    """
+
+
+@topic.command()
+@click.argument("name")
+@click.option(
+    "--partitions",
+    "-p",
+    type=click.IntRange(min=1),
+    help="How many; by default as many as the node is set to.",
+)
+@click.option("--replication-factor", "-r", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option(
+    "--config", "-c", "settings", multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated."
+)
+@click.option("--if-not-exists", is_flag=True, help="Be content when the topic is there already.")
+@client_options
+def create(
+    name: str,
+    partitions: int | None,
+    replication_factor: int,
+    settings: tuple[str, ...],
+    if_not_exists: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Create a topic.
+
+    \b
+    Examples:
+      ringlog topic create orders
+      ringlog topic create orders --partitions 16 --config retention.ms=86400000
+      ringlog topic create orders --if-not-exists --json
+    """
+    from cli.topic_calls import create_topic
+
+    create_topic(
+        bootstrap,
+        name,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        config=parse_settings(settings, "--config"),
+        if_not_exists=if_not_exists,
+        as_json=as_json,
+    )
+
+
+@topic.command("list")
+@click.option("--internal", is_flag=True, help="Show also the topics that ringlog keeps for itself.")
+@client_options
+def list_(internal: bool, bootstrap: str, as_json: bool) -> None:
+    """List the topics.
+
+    \b
+    Examples:
+      ringlog topic list
+      ringlog topic list --json | jq -r .name
+    """
+    from cli.topic_calls import list_topics
+
+    list_topics(bootstrap, internal=internal, as_json=as_json)
+
+
+@topic.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@client_options
+def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+    """Show the partitions of topics, what is in them, and their settings.
+
+    \b
+    Examples:
+      ringlog topic describe orders
+      ringlog topic describe orders payments --json
+    """
+    from cli.topic_calls import describe_topics
+
+    describe_topics(bootstrap, names, as_json=as_json)
+
+
+@topic.command()
+@click.argument("name")
+@click.option(
+    "--config", "-c", "settings", multiple=True, metavar="KEY=VALUE", help="Set this; may be repeated."
+)
+@click.option("--reset", multiple=True, metavar="KEY", help="Take this back to its default; may be repeated.")
+@client_options
+def alter(
+    name: str, settings: tuple[str, ...], reset: tuple[str, ...], bootstrap: str, as_json: bool
+) -> None:
+    """Change settings of a topic. Those that are not named stay as they are.
+
+    \b
+    Examples:
+      ringlog topic alter orders --config retention.ms=3600000
+      ringlog topic alter orders --reset retention.ms
+    """
+    from cli.topic_calls import alter_topic
+
+    config: dict[str, str | None] = {**parse_settings(settings, "--config")}
+    for key in reset:
+        if key in config:
+            raise click.UsageError(f"{key} is both set and reset; choose one.")
+        config[key] = None
+    if not config:
+        raise click.UsageError("nothing to change: give --config KEY=VALUE or --reset KEY.")
+    alter_topic(bootstrap, name, config, as_json=as_json)
+
+
+@topic.command()
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--yes", "-y", is_flag=True, help="Do not ask. Only a person at a terminal is asked.")
+@client_options
+def delete(names: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> None:
+    """Delete topics with all their records.
+
+    \b
+    Examples:
+      ringlog topic delete orders
+      ringlog topic delete orders payments --yes
+    """
+    from cli.topic_calls import delete_topics
+
+    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
+        what = names[0] if len(names) == 1 else f"{len(names)} topics"
+        click.confirm(f"Delete {what} with all records?", abort=True, err=True)
+    delete_topics(bootstrap, names, as_json=as_json)
+
+
+@topic.command("add-partitions")
+@click.argument("name")
+@click.argument("total", type=click.IntRange(min=1))
+@client_options
+def add_partitions(name: str, total: int, bootstrap: str, as_json: bool) -> None:
+    """Let a topic have TOTAL partitions. There is no way back to fewer.
+
+    Records with a key go to the partition that the key and the number of partitions give: after this, a key's new
+    records may go to another partition than its old ones.
+
+    \b
+    Examples:
+      ringlog topic add-partitions orders 32
+    """
+    from cli.topic_calls import add_partitions_to
+
+    add_partitions_to(bootstrap, name, total, as_json=as_json)

@@ -1,0 +1,171 @@
+"""What the commands of `ringlog topic` do: call the library, and print what it said."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from cli.clients import open_admin
+from cli.counted import counted
+from cli.screen import print_table
+from cli.topic_errors import naming_near_topics
+from ringlog.errors import TopicExists
+
+if TYPE_CHECKING:
+    from ringlog import Admin
+
+
+def create_topic(
+    bootstrap: str,
+    name: str,
+    *,
+    partitions: int | None,
+    replication_factor: int,
+    config: Mapping[str, str],
+    if_not_exists: bool,
+    as_json: bool,
+) -> None:
+    """Create a topic, and say how many partitions it has."""
+    with open_admin(bootstrap) as admin:
+        created = True
+        try:
+            admin.create_topic(
+                name,
+                num_partitions=-1 if partitions is None else partitions,
+                replication_factor=replication_factor,
+                config=dict(config),
+            )
+        except TopicExists as exists:
+            if not if_not_exists:
+                raise TopicExists(
+                    f"{str(exists).rstrip('.')}. Take another name, or say --if-not-exists."
+                ) from None
+            created = False
+        count = len(admin.describe_topic(name).partitions)
+    if as_json:
+        _print_json({"name": name, "partitions": count, "created": created})
+    else:
+        print(f"{'Created' if created else 'Found'} {name} with {counted(count, 'partition')}.")
+
+
+def list_topics(bootstrap: str, *, internal: bool, as_json: bool) -> None:
+    """Print the topics by name."""
+    with open_admin(bootstrap) as admin:
+        names = [name for name in admin.list_topics() if internal or not name.startswith("__")]
+        rows = [_summary(admin, name) for name in sorted(names)]
+    if as_json:
+        for row in rows:
+            _print_json(row)
+    elif rows:
+        print_table(("TOPIC", "PARTITIONS", "RECORDS", "MB"), [_cells(row) for row in rows])
+    else:
+        print("There are no topics yet. Create one: ringlog topic create NAME", file=sys.stderr)
+
+
+def _summary(admin: Admin, name: str) -> dict[str, Any]:
+    described = admin.describe_topic(name)
+    return {
+        "name": name,
+        "partitions": len(described.partitions),
+        "records": sum(p.next_offset - p.log_start_offset for p in described.partitions),
+        "bytes": sum(p.bytes for p in described.partitions),
+    }
+
+
+def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
+    return (row["name"], row["partitions"], row["records"], f"{row['bytes'] / 1e6:,.1f}")
+
+
+def describe_topics(bootstrap: str, names: Sequence[str], *, as_json: bool) -> None:
+    """Print topics, one after another, with their partitions and settings."""
+    with open_admin(bootstrap) as admin:
+        for number, name in enumerate(names):
+            with naming_near_topics(name, lambda: open_admin(bootstrap)):
+                described = admin.describe_topic(name)
+            if as_json:
+                _print_json(_description(described))
+            else:
+                if number:
+                    print()
+                _print_description(described)
+
+
+PARTITION_FIELDS = ("log_start_offset", "readable_offset", "next_offset", "bytes", "segments", "status")
+
+
+def _description(described: Any) -> dict[str, Any]:
+    return {
+        "name": described.name,
+        "config": dict(described.config),
+        "partitions": [
+            {"partition": p.index, "leader": p.leader, **{f: getattr(p, f) for f in PARTITION_FIELDS}}
+            for p in described.partitions
+        ],
+    }
+
+
+def _print_description(described: Any) -> None:
+    records = sum(p.next_offset - p.log_start_offset for p in described.partitions)
+    print(
+        f"{described.name}: {counted(len(described.partitions), 'partition')}, {counted(records, 'record')}"
+    )
+    for key, value in sorted(described.config.items()):
+        print(f"  {key} = {value}")
+    headings = ("PARTITION", "FIRST", "READABLE", "NEXT", "MB", "SEGMENTS", "STATUS")
+    rows = [
+        (
+            p.index,
+            p.log_start_offset,
+            p.readable_offset,
+            p.next_offset,
+            f"{p.bytes / 1e6:,.1f}",
+            p.segments,
+            p.status,
+        )
+        for p in described.partitions
+    ]
+    print_table(headings, rows)
+
+
+def alter_topic(bootstrap: str, name: str, config: dict[str, str | None], *, as_json: bool) -> None:
+    """Change settings, and print those that the topic has now."""
+    with open_admin(bootstrap) as admin:
+        with naming_near_topics(name, lambda: open_admin(bootstrap)):
+            admin.alter_topic(name, config)
+        now = dict(admin.describe_topic(name).config)
+    if as_json:
+        _print_json({"name": name, "config": now})
+        return
+    for key in sorted(config):
+        print(f"{name}: {key} = {now[key]}" if key in now else f"{name}: {key} is at its default")
+
+
+def delete_topics(bootstrap: str, names: Sequence[str], *, as_json: bool) -> None:
+    """Delete topics one after another, and say so of each."""
+    with open_admin(bootstrap) as admin:
+        for name in names:
+            with naming_near_topics(name, lambda: open_admin(bootstrap)):
+                admin.delete_topic(name)
+            if as_json:
+                _print_json({"name": name, "deleted": True})
+            else:
+                print(f"Deleted {name}.")
+
+
+def add_partitions_to(bootstrap: str, name: str, total: int, *, as_json: bool) -> None:
+    """Let a topic have so many partitions in all."""
+    with open_admin(bootstrap) as admin, naming_near_topics(name, lambda: open_admin(bootstrap)):
+        admin.add_partitions(name, total)
+    if as_json:
+        _print_json({"name": name, "partitions": total})
+    else:
+        print(
+            f"{name} has {counted(total, 'partition')} now. New records of a key may go to another of them."
+        )
+
+
+def _print_json(fields: Mapping[str, Any]) -> None:
+    sys.stdout.write(msgspec.json.encode(fields).decode() + "\n")

@@ -1,0 +1,35 @@
+"""Adds to the error for a topic that is not there what its name may have been meant to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from cli.near import did_you_mean
+from ringlog.errors import RinglogError, UnknownTopic
+
+if TYPE_CHECKING:
+    from ringlog import Admin
+
+
+@contextmanager
+def naming_near_topics(name: str, open_admin: Callable[[], Admin]) -> Iterator[None]:
+    """Let UnknownTopic name the topics whose names are near."""
+    try:
+        yield
+    except UnknownTopic:
+        raise UnknownTopic(f"there is no topic {name!r}. {_suggestion(name, open_admin)}") from None
+
+
+def _suggestion(name: str, open_admin: Callable[[], Admin]) -> str:
+    try:
+        with open_admin() as admin:
+            known = admin.list_topics()
+    except RinglogError:
+        # The first error is the one to tell of; without the list it is told without a suggestion.
+        return f"Create it: ringlog topic create {name}"
+    if not known:
+        return f"There is none yet; create it: ringlog topic create {name}"
+    question = did_you_mean(name, known)
+    return question or f"`ringlog topic list` shows the {len(known)} that are there."

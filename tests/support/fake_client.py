@@ -1,0 +1,243 @@
+"""An imitation of a node and its clients in memory, for tests of what stands on the client library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from ringlog.client.futures import BatchState, ManyFuture, RecordFuture
+from ringlog.client.offsets import OffsetAndTimestamp
+from ringlog.client.records import ConsumerRecord
+from ringlog.errors import RinglogError, TopicExists, UnknownTopic
+from ringlog.model import TopicPartition
+
+
+@dataclass
+class FakeTopic:
+    """A topic's records, by partition."""
+
+    partitions: list[list[ConsumerRecord]]
+    config: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class FakeNode:
+    """All topics; what clients were opened with; and an error that produce gives up with after some records."""
+
+    topics: dict[str, FakeTopic] = field(default_factory=dict)
+    opened: list[dict[str, Any]] = field(default_factory=list)
+    fails_after: int | None = None
+    failure: RinglogError | None = None
+    interrupt_when_empty: bool = False
+    durability: str = "flushed"
+
+    def create(self, name: str, partitions: int = 1) -> FakeTopic:
+        self.topics[name] = FakeTopic([[] for _ in range(partitions)])
+        return self.topics[name]
+
+    def topic(self, name: str) -> FakeTopic:
+        if name not in self.topics:
+            raise UnknownTopic(f"no topic is named '{name}'")
+        return self.topics[name]
+
+    def append(self, topic: str, partition: int, value: bytes | None, **fields: Any) -> ConsumerRecord:
+        log = self.topic(topic).partitions[partition]
+        record = ConsumerRecord.of(
+            topic,
+            partition,
+            len(log),
+            fields.get("timestamp", 1_000 + len(log)),
+            fields.get("key"),
+            value,
+            fields.get("headers"),
+        )
+        log.append(record)
+        return record
+
+    def admin(self, bootstrap: str) -> FakeAdmin:
+        self.opened.append({"bootstrap": bootstrap})
+        return FakeAdmin(self)
+
+    def producer(self, bootstrap: str, **settings: Any) -> FakeProducer:
+        self.opened.append({"bootstrap": bootstrap, **settings})
+        return FakeProducer(self)
+
+    def consumer(self, bootstrap: str, **settings: Any) -> FakeConsumer:
+        self.opened.append({"bootstrap": bootstrap, **settings})
+        return FakeConsumer(self)
+
+
+class _Client:
+    def __init__(self, node: FakeNode) -> None:
+        self._node = node
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class FakeAdmin(_Client):
+    """Answers from the topics in memory."""
+
+    def create_topic(
+        self,
+        name: str,
+        num_partitions: int = -1,
+        replication_factor: int = 1,
+        config: dict[str, str] | None = None,
+    ) -> None:
+        if name in self._node.topics:
+            raise TopicExists(f"topic '{name}' is there already")
+        self._node.create(name, 4 if num_partitions == -1 else num_partitions).config = dict(config or {})
+
+    def list_topics(self) -> list[str]:
+        return sorted(self._node.topics)
+
+    def describe_topic(self, name: str) -> Any:
+        topic = self._node.topic(name)
+        partitions = [
+            SimpleNamespace(
+                partition=index,
+                leader=0,
+                log_start_offset=0,
+                readable_offset=len(log),
+                next_offset=len(log),
+                log_bytes=sum(len(record.value or b"") for record in log),
+                segments=1,
+                status="ok",
+            )
+            for index, log in enumerate(topic.partitions)
+        ]
+        return SimpleNamespace(name=name, partitions=partitions, config=topic.config)
+
+    def alter_topic(self, name: str, config: dict[str, str | None]) -> None:
+        now = self._node.topic(name).config
+        for key, value in config.items():
+            now.pop(key, None)
+            if value is not None:
+                now[key] = value
+
+    def delete_topic(self, name: str) -> None:
+        self._node.topic(name)
+        del self._node.topics[name]
+
+    def add_partitions(self, name: str, count: int) -> None:
+        topic = self._node.topic(name)
+        topic.partitions += [[] for _ in range(count - len(topic.partitions))]
+
+
+class FakeProducer(_Client):
+    """Acknowledges at once; unkeyed records go to partition 0, keyed ones by the length of the key."""
+
+    def __init__(self, node: FakeNode) -> None:
+        super().__init__(node)
+        self._sent = 0
+
+    def produce(self, topic: str, value: bytes | None, **fields: Any) -> RecordFuture:
+        state = self._take(topic, [(value, fields)], fields.get("partition"))
+        return RecordFuture((state, 0))
+
+    def produce_many(
+        self,
+        topic: str,
+        values: list[bytes | None],
+        keys: list[bytes | None] | None = None,
+        *,
+        headers: Any = None,
+        timestamps: Any = None,
+        partition: int | None = None,
+    ) -> ManyFuture:
+        rows = []
+        for at, value in enumerate(values):
+            fields: dict[str, Any] = {}
+            if keys is not None:
+                fields["key"] = keys[at]
+            if headers is not None:
+                fields["headers"] = headers[at]
+            if timestamps is not None:
+                fields["timestamp"] = timestamps[at]
+            rows.append((value, fields))
+        return ManyFuture([self._take(topic, rows, partition)])
+
+    def _take(
+        self, topic: str, rows: list[tuple[bytes | None, dict[str, Any]]], partition: int | None
+    ) -> BatchState:
+        node = self._node
+        count = len(node.topic(topic).partitions)
+        state = BatchState(topic, partition or 0)
+        self._sent += len(rows)
+        if node.fails_after is not None and self._sent > node.fails_after:
+            assert node.failure is not None
+            state.fail(node.failure)
+            return state
+        for value, fields in rows:
+            place = len(fields.get("key") or b"") % count if partition is None else partition
+            node.append(topic, place, value, **{key: f for key, f in fields.items() if key != "partition"})
+        state.count = len(rows)
+        state.resolve(0, node.durability)
+        return state
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Everything was acknowledged at once."""
+
+
+class FakeConsumer(_Client):
+    """Reads the topics in memory."""
+
+    def __init__(self, node: FakeNode) -> None:
+        super().__init__(node)
+        self._positions: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
+
+    def partitions_for_topic(self, topic: str) -> set[int]:
+        return set(range(len(self._node.topic(topic).partitions)))
+
+    def assign(self, partitions: Any) -> None:
+        ends = self.end_offsets([item[:2] for item in partitions])
+        for item in partitions:
+            place = TopicPartition(*item[:2])
+            self._positions[place] = item[2] if len(item) == 3 else ends[place]
+
+    def seek_to_beginning(self) -> None:
+        self._positions = dict.fromkeys(self._positions, 0)
+
+    def beginning_offsets(self, partitions: Any) -> dict[TopicPartition, int]:
+        return {TopicPartition(*place): 0 for place in partitions}
+
+    def end_offsets(self, partitions: Any) -> dict[TopicPartition, int]:
+        return {TopicPartition(*place): len(self._log(TopicPartition(*place))) for place in partitions}
+
+    def offsets_for_times(self, times: Any) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        return {
+            place: next(
+                (OffsetAndTimestamp(r.offset, r.timestamp) for r in self._log(place) if r.timestamp >= ms),
+                None,
+            )
+            for place, ms in times.items()
+        }
+
+    def position(self, place: TopicPartition) -> int:
+        return self._positions[place]
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        self._paused |= set(partitions)
+
+    def poll(self, timeout_ms: float = 0, max_records: int = 500) -> list[ConsumerRecord]:
+        found: list[ConsumerRecord] = []
+        for place, position in self._positions.items():
+            if place not in self._paused:
+                taken = self._log(place)[position : position + max_records - len(found)]
+                self._positions[place] += len(taken)
+                found += taken
+        if not found and self._node.interrupt_when_empty:
+            raise KeyboardInterrupt
+        return found
+
+    def _log(self, place: TopicPartition) -> list[ConsumerRecord]:
+        return self._node.topic(place.topic).partitions[place.partition]

@@ -1,0 +1,104 @@
+"""`ringlog produce`: every line becomes a record, and the report is true."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cli.failures import ExitCode
+from ringlog.errors import DeliveryTimeout
+
+
+@pytest.fixture
+def orders(node):
+    return node.create("orders", 2).partitions
+
+
+def values(log):
+    return [record.value for record in log]
+
+
+def test_lines_of_stdin_become_records(run, node, orders):
+    result = run("produce", "orders", input="one\ntwo\n\nlast without end")
+    assert values(orders[0]) == [b"one", b"two", b"", b"last without end"]
+    assert result.exit_code == ExitCode.OK and result.stdout == ""
+    assert "4 records acknowledged, flushed, in " in result.stderr
+
+
+def test_lines_of_a_file_keep_every_byte(run, node, orders, tmp_path):
+    path = tmp_path / "input"
+    path.write_bytes(b"\xff\x00\r\n\xc3\n")
+    run("produce", "orders", "--file", path)
+    assert values(orders[0]) == [b"\xff\x00\r", b"\xc3"]
+
+
+def test_keys_headers_and_partition(run, node, orders):
+    run("produce", "orders", "-K", ":", "-H", "by=ann", "-H", "by=bob", "--partition", 1, input="k:v:w\n")
+    [record] = orders[1]
+    assert (record.key, record.value) == (b"k", b"v:w")
+    assert record.headers == [("by", b"ann"), ("by", b"bob")]
+
+
+def test_a_tab_separates_keys_when_it_is_written_as_one(run, node, orders):
+    run("produce", "orders", "-K", "\\t", input="kk\tv\n")
+    assert orders[0][0].key == b"kk"
+
+
+def test_settings_reach_the_producer(run, node, orders):
+    run("produce", "orders", "--acks", "1", "--codec", "zstd", "--bootstrap", "there:1", input="x\n")
+    [opened] = node.opened
+    assert (opened["acks"], opened["compression_type"], opened["bootstrap"]) == ("1", "zstd", "there:1")
+
+
+def test_json_in_json_out(run, node, orders):
+    line = {"key": "k", "value": {"base64": "/w=="}, "headers": {"a": "1"}, "partition": 1, "timestamp": 5}
+    result = run("produce", "orders", "--json", input=json.dumps(line) + "\n")
+    [record] = orders[1]
+    assert (record.key, record.value, record.timestamp) == (b"k", b"\xff", 5)
+    assert record.headers == [("a", b"1")]
+    report = json.loads(result.stdout)
+    assert (report["records"], report["acknowledged"], report["durability"]) == (1, 1, "flushed")
+
+
+def test_what_consume_prints_produce_takes(run, node, orders):
+    node.append("orders", 0, b"\xff\n", key=b"k", headers=[("h", b"\x00")], timestamp=77)
+    node.append("orders", 1, None)
+    node.create("copy", 2)
+    printed = run("consume", "orders", "--json").stdout
+    assert run("produce", "copy", "--json", input=printed).exit_code == ExitCode.OK
+    for before, after in zip(orders, node.topics["copy"].partitions, strict=True):
+        assert [record._fields()[1:] for record in after] == [record._fields()[1:] for record in before]
+
+
+@pytest.mark.parametrize(("arguments", "line"), [(["--json"], "hello"), (["-K", ":"], "hello")])
+def test_a_bad_line_is_named_and_those_before_it_are_sent(run, node, orders, arguments, line):
+    good = '{"value":"1"}' if "--json" in arguments else "k:1"
+    result = run("produce", "orders", *arguments, input=f"{good}\n{line}\n")
+    assert result.exit_code == ExitCode.REFUSED
+    assert "line 2" in result.stderr
+
+
+def test_a_failure_is_told_with_what_was_acknowledged_before(run, node, orders, monkeypatch):
+    monkeypatch.setattr("cli.produce_run.READ_BYTES", 2)
+    node.fails_after, node.failure = 2, DeliveryTimeout("orders-0: not acknowledged within 120 s")
+    result = run("produce", "orders", input="a\nb\nc\nd\n")
+    assert result.exit_code == ExitCode.REFUSED
+    told, error = result.stderr.splitlines()
+    assert told.startswith("2 records acknowledged, flushed") and "may be in the log or not" in told
+    assert "not acknowledged within 120 s" in error
+
+
+def test_the_least_durability_is_the_one_that_is_reported(run, node, orders):
+    node.durability = "written"
+    assert "acknowledged, written" in run("produce", "orders", input="a\n").stderr
+
+
+def test_nothing_to_send_is_said(run, node, orders):
+    result = run("produce", "orders", input="")
+    assert result.exit_code == ExitCode.OK and "nothing to send" in result.stderr
+
+
+def test_wrong_usage_is_named(run, node, orders):
+    for arguments in (["--json", "-K", ":"], ["-K", ""], ["-H", "novalue"], ["--acks", "2"]):
+        assert run("produce", "orders", *arguments, input="").exit_code == ExitCode.USAGE
