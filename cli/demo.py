@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import msgspec
@@ -54,7 +54,9 @@ class Loaded(NamedTuple):
     help="How many to send. [default: 1000000]",
 )
 @click.option("--partitions", default=16, type=click.IntRange(min=1, max=1000), show_default=True)
-@click.option("--dir", "directory", help="Where the node keeps its data; by default a new directory under ./build.")
+@click.option(
+    "--dir", "directory", help="Where the node keeps its data; by default a new directory under ./build."
+)
 @click.option("--keep", is_flag=True, help="Leave the data there, to look at it.")
 @click.option("--storage", is_flag=True, help="Show the storage engine alone: torn writes and recovery.")
 @click.pass_context
@@ -107,11 +109,13 @@ def run(console: Console, records: int, partitions: int, directory: str) -> bool
             admin.create_topic(TOPIC, num_partitions=partitions)
             admin.create_topic(PULSE, num_partitions=shards)
         console.print(
-            f"\n[bold]2  {records:,} records[/] of {VALUE_BYTES} bytes over {partitions} partitions, each flushed to disk "
-            "before its acknowledgement.\n   A consumer reads along. In the middle a shard gets kill -9."
+            f"\n[bold]2  {records:,} records[/] of {VALUE_BYTES} bytes over {partitions} partitions, each flushed "
+            "to disk before its acknowledgement.\n   A consumer reads along. In the middle a shard gets kill -9."
         )
         loaded, report = load(console, node, records, partitions)
-        console.print("\n[bold]3  One at a time[/], from produce() until the consumer has it, flushed in between.")
+        console.print(
+            "\n[bold]3  One at a time[/], from produce() until the consumer has it, flushed in between."
+        )
         p50_ms, p99_ms = latency(node)
     return show(console, records, loaded, report, p50_ms, p99_ms)
 
@@ -162,11 +166,13 @@ def produce(node: EmbeddedNode, records: int, live: Progress, task: TaskID) -> L
     return Loaded(seconds, killed_pid, writable_ms)
 
 
-def _settle(waiting: list, live: Progress, task: TaskID, acked: int, began: float) -> int:
+def _settle(waiting: list[Any], live: Progress, task: TaskID, acked: int, began: float) -> int:
     count, future = waiting.pop(0)
     future.result(60)
     rate = (acked + count) / (time.perf_counter() - began)
-    live.update(task, completed=acked + count, description=f"{acked + count:,} acknowledged  {rate / 1e6:.2f} M/s")
+    live.update(
+        task, completed=acked + count, description=f"{acked + count:,} acknowledged  {rate / 1e6:.2f} M/s"
+    )
     return int(count)
 
 
@@ -220,7 +226,11 @@ def show(
     line(not report.missing, "lost", f"{report.missing:,}")
     line(not report.repeated, "delivered twice", f"{report.repeated:,}")
     line(not report.disordered, "out of order", f"{report.disordered:,}")
-    line(True, "throughput", f"{rate / 1e6:.2f} M records/s, {rate * VALUE_BYTES / 1e6:.0f} MB/s, kill included")
+    line(
+        True,
+        "throughput",
+        f"{rate / 1e6:.2f} M records/s, {rate * VALUE_BYTES / 1e6:.0f} MB/s, kill included",
+    )
     line(True, "writable after the kill", f"in {loaded.writable_ms:.0f} ms")
     line(True, "produce → consume", f"p50 {p50_ms:.2f} ms, p99 {p99_ms:.2f} ms")
     console.print()

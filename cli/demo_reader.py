@@ -1,4 +1,4 @@
-"""The consumer of the demo, a process of its own: reads every record, and reports what is missing, twice or out of order.
+"""The consumer of the demo, a process of its own: reads every record; reports what is missing, twice or out of order.
 
 `python -m cli.demo_reader BOOTSTRAP TOPIC PARTITIONS RECORDS` prints one line of JSON when it has them all.
 """
@@ -41,7 +41,9 @@ def read_all(bootstrap: str, topic: str, partitions: int, records: int) -> ReadR
                 continue
             heard = time.perf_counter()
             count = len(polled)
-            numbers = np.fromiter((int.from_bytes(r.value[:8], "big") for r in polled), np.int64, count)
+            numbers = np.fromiter(
+                (int.from_bytes((r.value or b"")[:8], "big") for r in polled), np.int64, count
+            )
             homes = np.fromiter((r.partition for r in polled), np.int64, count)
             np.add.at(seen, numbers, 1)
             for home in np.unique(homes):

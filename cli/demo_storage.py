@@ -1,4 +1,4 @@
-"""`ringlog demo --storage`: a log appends durably, its writer is killed in mid-write, its tail is torn, nothing is lost.
+"""`ringlog demo --storage`: a log appends durably, its writer is killed in mid-write, its tail torn, nothing is lost.
 
 Real processes, a real kill, a real check: exits with 1 when an acknowledged record is missing or wrong.
 """
@@ -23,9 +23,11 @@ from cli.demo_tear import Tear, tear_last_batch
 from cli.demo_verify import WrongRecord, expected_checksum, find_by_time, read_by_offset
 from cli.demo_writer import NAME, SETTINGS, append, wall_ms
 from cli.invocation import pasteable
+from cli.failures import ExitCode
 from cli.quiet import quiet
 from cli.screen import Screen
 from ringlog.disk.choose import open_disk
+from ringlog.errors import RinglogError
 from ringlog.limits import MIB
 from ringlog.log.names import LOG, partition_dir
 from ringlog.log.store import LogStore
@@ -83,8 +85,10 @@ def storage_demo(records: int, directory: str | None, keep: bool) -> None:
     try:
         with quiet("ringlog.log"):  # what recovery finds is shown in its place
             run(console, records, directory, path)
-    except (KeyboardInterrupt, BrokenPipeError):
-        shutil.rmtree(path, ignore_errors=True)  # nobody asked to keep the half of a demo
+    except (KeyboardInterrupt, SystemExit, RinglogError, OSError):
+        shutil.rmtree(
+            path, ignore_errors=True
+        )  # nobody asked to keep the half of a demo, least of all a full disk
         raise
     except WrongRecord as wrong:
         console.print(f"\n[bold red]✗ Lost:[/] {wrong}. The log is kept in {path}.")
@@ -152,7 +156,9 @@ def write_and_kill(console: Screen, records: int, directory: str) -> Written:
         # What the writer said before it died was promised, too, even if nobody had read it yet.
         acks += [Ack.parse(line) for line in rest.splitlines(keepends=True) if line.endswith("\n")]
         if not acks or acks[-1].offset < records:
-            raise click.ClickException("the writer ended by itself; its message stands above")
+            live.stop()
+            console.print("The writer ended by itself; its message stands above.")
+            sys.exit(writer.returncode if writer.returncode > 0 else ExitCode.REFUSED)
         written = _sum_up(acks)
         live.update(task, completed=records, description=_speed(written))
     return written
@@ -219,7 +225,8 @@ def check_all(console: Screen, store: LogStore, written: Written, tear: Tear, op
         ("CRC32C of the acknowledged", f"{found.checksum:08x}, as it must be"),
         (
             "torn, cut and saved aside",
-            f"{cut:,} bytes, of {tear.left_bytes:,} that were left of the torn batch",
+            # What is cut reaches to the end of its block, beyond what was left of the batch.
+            f"{min(cut, tear.left_bytes):,} of {tear.left_bytes:,} bytes that were left of the torn batch",
         ),
         ("opened again", f"in {opened_ms:.0f} ms, and writable: one more batch was appended and flushed"),
         ("read back by offset", f"{found.nbytes / read_s / 1e6:,.0f} MB/s, each record compared"),
@@ -247,4 +254,4 @@ def _hint(*arguments: str) -> str:
 
 
 if __name__ == "__main__":
-    demo(prog_name="python -m cli.demo")
+    storage_demo(prog_name="python -m cli.demo_storage")

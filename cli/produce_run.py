@@ -20,9 +20,8 @@ from cli.topic_errors import naming_near_topics
 from ringlog.errors import InvalidRequest, RinglogError
 
 if TYPE_CHECKING:
-    from ringlog.client.futures import ManyFuture
-
     from ringlog import Producer
+    from ringlog.client.futures import ManyFuture
 
 READ_BYTES = 1 << 20
 CHUNKS_WAITING_MAX = 64

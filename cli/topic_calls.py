@@ -71,7 +71,7 @@ def _summary(admin: Admin, name: str) -> dict[str, Any]:
         "name": name,
         "partitions": len(described.partitions),
         "records": sum(p.next_offset - p.log_start_offset for p in described.partitions),
-        "bytes": sum(p.log_bytes for p in described.partitions),
+        "bytes": sum(p.bytes for p in described.partitions),
     }
 
 
@@ -93,7 +93,7 @@ def describe_topics(bootstrap: str, names: Sequence[str], *, as_json: bool) -> N
                 _print_description(described)
 
 
-PARTITION_FIELDS = ("log_start_offset", "readable_offset", "next_offset", "log_bytes", "segments", "status")
+PARTITION_FIELDS = ("log_start_offset", "readable_offset", "next_offset", "bytes", "segments", "status")
 
 
 def _description(described: Any) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _description(described: Any) -> dict[str, Any]:
         "name": described.name,
         "config": dict(described.config),
         "partitions": [
-            {"partition": p.partition, "leader": p.leader, **{f: getattr(p, f) for f in PARTITION_FIELDS}}
+            {"partition": p.index, "leader": p.leader, **{f: getattr(p, f) for f in PARTITION_FIELDS}}
             for p in described.partitions
         ],
     }
@@ -117,11 +117,11 @@ def _print_description(described: Any) -> None:
     headings = ("PARTITION", "FIRST", "READABLE", "NEXT", "MB", "SEGMENTS", "STATUS")
     rows = [
         (
-            p.partition,
+            p.index,
             p.log_start_offset,
             p.readable_offset,
             p.next_offset,
-            f"{p.log_bytes / 1e6:,.1f}",
+            f"{p.bytes / 1e6:,.1f}",
             p.segments,
             p.status,
         )

@@ -15,9 +15,8 @@ from ringlog.errors import RequestTimeout
 from ringlog.limits import MIB
 
 if TYPE_CHECKING:
-    from ringlog.client.futures import ManyFuture
-
     from ringlog import Producer
+    from ringlog.client.futures import ManyFuture
 
 IN_FLIGHT_BYTES_MAX = 16 * MIB
 """Enough that a node never waits for us; more would only be latency of our own buffer."""

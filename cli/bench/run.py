@@ -108,7 +108,7 @@ def _ensure_topic(admin: Admin, plan: Plan) -> list[TopicPartition]:
         if there != plan.partitions:
             print(f"ringlog: {plan.topic} is there already, with {there} partitions.", file=sys.stderr)
     described = admin.describe_topic(plan.topic)
-    return [TopicPartition(plan.topic, partition.partition) for partition in described.partitions]
+    return [TopicPartition(plan.topic, partition.index) for partition in described.partitions]
 
 
 def _records(admin: Admin, topic: str) -> int:

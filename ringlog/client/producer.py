@@ -132,7 +132,7 @@ class Producer:
                 continue
             rows, bounds = rows_by_partition(chunk, len(queues.queues))
             for queue in list(queues.queues)[: len(bounds) - 1]:
-                start, stop = int(bounds[queue.index]), int(bounds[queue.index + 1])
+                start, stop = bounds[queue.index], bounds[queue.index + 1]
                 self._send_rows(queues, queue, chunk, rows, start, stop, states)
         return ManyFuture(states)
 

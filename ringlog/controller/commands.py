@@ -35,6 +35,8 @@ from ringlog.net.messages import (
     TopicReply,
 )
 
+METADATA_TOPIC = "__cluster_metadata"
+"""The log that the controller writes itself; a shard must never open its directory."""
 PRODUCER_ID_BLOCK = 1000
 """Producer ids that one record gives out: the rest of a block is skipped after a crash."""
 
@@ -66,6 +68,8 @@ def create_topic(
         raise InvalidRequest(
             f"topic {name[:300]!r}: use 1 to {TOPIC_NAME_CHARS_MAX} of the letters a-z A-Z 0-9 . _ -"
         )
+    if name == METADATA_TOPIC:
+        raise InvalidRequest(f"topic {name!r} is the node's own: its log has another owner. Use another name")
     if name in image.topics:
         raise TopicExists(f"topic {name!r} is there already")
     if request.replication_factor not in (1, -1):
@@ -78,7 +82,7 @@ def create_topic(
     if len(image.topics) >= TOPICS_MAX:
         raise LimitExceeded(f"the node has {len(image.topics)} topics, and takes no more than {TOPICS_MAX}")
     topic = Topic(image.next_topic_id, name, dict(request.config))
-    records = [topic, *_new_partitions(image, topic.topic_id, range(count), shards)]
+    records: list[MetadataRecord] = [topic, *_new_partitions(image, topic.topic_id, range(count), shards)]
     if request.validate_only:
         preview = TopicMetadata(name, "", -1, [], dict(request.config))
         return Outcome([], lambda after: TopicReply(preview, after.version))

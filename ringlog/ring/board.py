@@ -205,4 +205,7 @@ class Links:
 
     def pump(self) -> bool:
         """Send what waits for room; False while something still does."""
-        return all([end.pump() for end in self.ends.values()])
+        room = True
+        for end in self.ends.values():
+            room = end.pump() and room
+        return room
