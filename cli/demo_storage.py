@@ -22,8 +22,8 @@ from rich.table import Table
 from cli.demo_tear import Tear, tear_last_batch
 from cli.demo_verify import WrongRecord, expected_checksum, find_by_time, read_by_offset
 from cli.demo_writer import NAME, SETTINGS, append, wall_ms
-from cli.invocation import pasteable
 from cli.failures import ExitCode
+from cli.invocation import pasteable
 from cli.quiet import quiet
 from cli.screen import Screen
 from ringlog.disk.choose import open_disk

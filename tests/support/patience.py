@@ -6,7 +6,7 @@ import os
 
 
 def stretched(seconds: float) -> float:
-    """A limit for this machine as it is now: a process that shares its core with seven others takes eight times as long.
+    """A limit for the machine as it is now: one that shares its core with seven others needs eight times as long.
 
     >>> stretched(3.0) >= 3.0
     True
