@@ -429,6 +429,11 @@ class LogStore:
 
     # -- reading -----------------------------------------------------------------------------------------------
 
+    @property
+    def memory_free_bytes(self) -> int:
+        """Of the region for buffers."""
+        return self._context.arena.free_bytes
+
     def read_tail(self, name: TopicPartition, offset: int, bytes_max: int) -> Slices | None:
         """Batches from memory, at once; None when they must be read from disk."""
         return self._readers[name].read_tail(offset, bytes_max)
