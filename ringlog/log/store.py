@@ -140,7 +140,9 @@ class LogStore:
 
         Waits for all that the shard has under way; what happened meanwhile is among the events of the next run()."""
         self._events[:0] = self.drain(now_ms=now_ms)
-        log = self.logs[name]
+        log = self.logs.get(name)
+        if log is None:
+            raise _not_open(name)
         log.must_be_open()
         if not log.log_start_offset <= offset <= log.next_offset:
             raise OffsetOutOfRange(
@@ -330,7 +332,7 @@ class LogStore:
         self._must_have_room(data.nbytes)
         log = self.logs.get(name)
         if log is None:
-            raise PartitionFenced(f"{name}: it is not open. Open it, then retry")
+            raise _not_open(name)
         appended = log.append(data, batches, now_ms=now_ms, leader_epoch=leader_epoch)
         self._bytes_since_checkpoint += data.nbytes
         interval_ms = log.settings.flush.interval_ms
@@ -426,7 +428,13 @@ class LogStore:
 
     def read_tail(self, name: TopicPartition, offset: int, bytes_max: int) -> Slices | None:
         """Batches from memory, at once; None when they must be read from disk."""
-        return self._readers[name].read_tail(offset, bytes_max)
+        return self._reader(name).read_tail(offset, bytes_max)
+
+    def _reader(self, name: TopicPartition) -> Reader:
+        reader = self._readers.get(name)
+        if reader is None:
+            raise _not_open(name)
+        return reader
 
     def read(
         self,
@@ -437,12 +445,15 @@ class LogStore:
         done: Callable[[Slices], None],
         failed: Callable[[RinglogError | OSError], None],
     ) -> None:
-        """Read from memory or disk in the background of run(); exactly one of the two is called."""
-        self._dispatcher.spawn(self._readers[name].read(offset, bytes_max), done, failed)
+        """Read from memory or disk in the background of run(); exactly one of the two is called, perhaps at once."""
+        if name not in self._readers:
+            failed(_not_open(name))
+        else:
+            self._dispatcher.spawn(self._readers[name].read(offset, bytes_max), done, failed)
 
     def read_now(self, name: TopicPartition, offset: int, bytes_max: int) -> Slices:
         """Read and wait for it."""
-        return run_now(self.disk, self._readers[name].read(offset, bytes_max))
+        return run_now(self.disk, self._reader(name).read(offset, bytes_max))
 
     def find_time(
         self,
@@ -452,13 +463,22 @@ class LogStore:
         done: Callable[[TimedOffset | None], None],
         failed: Callable[[RinglogError | OSError], None],
     ) -> None:
-        """Find the first record at or after a time in the background of run(); exactly one of the two is called."""
-        self._dispatcher.spawn(self._readers[name].find_time(timestamp), done, failed)
+        """Find the first record at or after a time in the background of run(); exactly one of the two is called,
+        perhaps at once."""
+        if name not in self._readers:
+            failed(_not_open(name))
+        else:
+            self._dispatcher.spawn(self._readers[name].find_time(timestamp), done, failed)
 
     def find_time_now(self, name: TopicPartition, timestamp: int) -> TimedOffset | None:
         """The first record at or after a time; waits for it."""
-        return run_now(self.disk, self._readers[name].find_time(timestamp))
+        return run_now(self.disk, self._reader(name).find_time(timestamp))
 
     def move_start(self, name: TopicPartition, offset: int) -> None:
         """Let a log begin at an offset from now on; durable after the next checkpoint, or drain()."""
+        self._reader(name)
         self._housekeepers[name].move_start(offset)
+
+
+def _not_open(name: TopicPartition) -> PartitionFenced:
+    return PartitionFenced(f"{name}: it is not open. Open it, then retry")
