@@ -29,7 +29,7 @@ def world_with_records(disk=None, *, records=60):
 
 
 def run_until_done(world):
-    while world.disk.in_flight or world.store._leaving:
+    while world.disk.in_flight or world.store._removals.waiting:
         world.run()
 
 
