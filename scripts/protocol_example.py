@@ -69,7 +69,9 @@ def example() -> str:
         base_offset=40, append_time_ms=-1, log_start_offset=0, durability=Durability.FLUSHED
     ).pack()
     asked = encode_body(
-        FetchRequest(0, wait_ms=500, bytes_min=1, bytes_max=1 << 20, partitions=[FetchPartition(1, 41, 65536)])
+        FetchRequest(
+            0, wait_ms=500, bytes_min=1, bytes_max=1 << 20, partitions=[FetchPartition(1, 41, 65536)]
+        )
     )
     stamp(batch, base_offset=40, leader_epoch=0)
     row = FETCH_ROW_PACK.pack(1, 0, 0, 0, 42, 42, len(batch), 0)

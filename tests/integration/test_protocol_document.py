@@ -11,6 +11,7 @@ import pytest
 
 from ringlog.node.embedded import embedded
 from tests.support import protocol_client as wire
+from tests.support.markdown import DOCS, tables
 from tests.support.protocol_client import ProtocolClient, WireError, make_batch, read_batches
 
 
@@ -36,9 +37,8 @@ def partition(client, request):
 
 def number_of(code: str) -> int:
     """An error's number, from the document."""
-    text = (Path(__file__).resolve().parents[2] / "docs" / "PROTOCOL.md").read_text(encoding="utf-8")
-    (line,) = [line for line in text.splitlines() if f"| {code} |" in line]
-    return int(line.split("|")[1])
+    text = (DOCS / "PROTOCOL.md").read_text(encoding="utf-8")
+    return next(int(row[0]) for row in tables(text, "Errors")[1] if row[1] == code)
 
 
 def test_the_client_uses_nothing_of_ringlog():

@@ -215,9 +215,7 @@ class ProtocolClient:
     def send(self, api: int, body: bytes, *, partition: int = 0, flags: int = 0) -> int:
         """Send one request; its correlation."""
         self._correlation += 1
-        header = HEADER.pack(
-            1, api, flags, partition, self._correlation, self.received, 20_000, len(body)
-        )
+        header = HEADER.pack(1, api, flags, partition, self._correlation, self.received, 20_000, len(body))
         self.socket.send(header + body)
         return self._correlation
 
@@ -243,7 +241,13 @@ class ProtocolClient:
         return struct.unpack("<qqqBB6x", reply)
 
     def fetch(
-        self, session: int, wants: list[list[int]], *, via: int, wait_ms: int = 0, forget: tuple[int, ...] = ()
+        self,
+        session: int,
+        wants: list[list[int]],
+        *,
+        via: int,
+        wait_ms: int = 0,
+        forget: tuple[int, ...] = (),
     ) -> tuple[int, list[Row]]:
         """The session and the rows. `via`: any partition of the lane."""
         body = pack([session, wait_ms, 1, 1 << 20, wants, list(forget)])

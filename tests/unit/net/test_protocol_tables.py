@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import struct
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -17,23 +16,14 @@ from ringlog.records.encode import encode
 from ringlog.records.scan import scan
 from ringlog.ring.frame import FRAME_HEADER
 from scripts.protocol_example import example
+from tests.support.markdown import DOCS, tables
 
-TEXT = (Path(__file__).resolve().parents[3] / "docs" / "PROTOCOL.md").read_text(encoding="utf-8")
+TEXT = (DOCS / "PROTOCOL.md").read_text(encoding="utf-8")
 _NUMPY = {"u8": "<u1", "u16": "<u2", "u32": "<u4", "u64": "<u8", "i64": "<i8"}
 
 
-def tables(heading: str) -> list[list[list[str]]]:
-    """The tables between a heading and the next of any level: rows of cells, the first row being the names."""
-    section = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#+ |\Z)", TEXT, re.DOTALL | re.MULTILINE)
-    assert section is not None, heading
-    found = re.findall(r"(?:^\|.*\n)+", section[1], re.MULTILINE)
-    return [
-        [[cell.strip() for cell in line.strip("|\n").split("|")] for line in table.splitlines()] for table in found
-    ]
-
-
 def rows(heading: str, table: int = 0) -> list[list[str]]:
-    return tables(heading)[table][2:]
+    return tables(TEXT, heading)[table][1:]
 
 
 def layout(dtype: np.dtype) -> list[tuple[int, str, str]]:
@@ -64,9 +54,12 @@ def test_the_api_keys_of_the_document_are_those_of_the_code():
 
 def test_the_error_numbers_of_the_document_are_those_of_the_code():
     found = {code: (int(number), retriable) for number, code, retriable, _ in rows("Errors", 1)}
-    kinds = {kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "code")}
+    kinds = {
+        kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "code")
+    }
     assert found == {
-        code: (number, "yes" if kinds[code].retriable else "no") for code, number in wire_errors.NUMBERS.items()
+        code: (number, "yes" if kinds[code].retriable else "no")
+        for code, number in wire_errors.NUMBERS.items()
     }
 
 
@@ -108,7 +101,7 @@ def test_the_produce_reply_of_the_document_is_that_of_the_code():
     ],
 )
 def test_the_fields_of_a_control_body_stand_in_the_order_of_the_code(heading, table, kind):
-    names, found = tables(heading)[table][0], rows(heading, table)
+    names, found = tables(TEXT, heading)[table][0], rows(heading, table)
     fields = msgspec.structs.fields(kind)
     assert [row[0] for row in found] == [field.name for field in fields]
     if "default" in names:
