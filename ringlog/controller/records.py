@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ringlog.errors import CorruptFrame
+from ringlog.limits import DELTA_RECORDS_MAX
 
 
 class _Record(msgspec.Struct, array_like=True, frozen=True, tag=True, gc=False):
@@ -57,7 +58,14 @@ class Identity(_Record, frozen=True, tag="identity"):
     node_id: int
 
 
-MetadataRecord = Topic | Partition | TopicConfig | TopicRemoved | ProducerIds | Identity
+class NextIds(_Record, frozen=True, tag="next_ids"):
+    """Ids of topics and partitions from these on were never given: also those of topics that are gone."""
+
+    topic_id: int
+    partition: int
+
+
+MetadataRecord = Topic | Partition | TopicConfig | TopicRemoved | ProducerIds | Identity | NextIds
 
 _encoder = msgspec.msgpack.Encoder()
 _one: msgspec.msgpack.Decoder[MetadataRecord] = msgspec.msgpack.Decoder(MetadataRecord)
@@ -87,7 +95,7 @@ def decode_record(data: bytes) -> MetadataRecord:
     """A record of the metadata log."""
     try:
         return _one.decode(data)
-    except msgspec.DecodeError as wrong:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise CorruptFrame("metadata record", 0, str(wrong)) from None
 
 
@@ -100,12 +108,12 @@ def decode_delta(data: bytes | memoryview) -> Delta:
     """A delta, from a frame's body."""
     try:
         return _delta.decode(data)
-    except msgspec.DecodeError as wrong:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise CorruptFrame("delta", 0, str(wrong)) from None
 
 
 def deltas_of(
-    version: int, records: Sequence[MetadataRecord], *, full: bool, records_max: int = 2000
+    version: int, records: Sequence[MetadataRecord], *, full: bool, records_max: int = DELTA_RECORDS_MAX
 ) -> list[Delta]:
     """Records cut into deltas that fit a ring.
 
