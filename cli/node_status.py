@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-import msgspec
 from rich.markup import escape
 
 from cli.counted import counted
+from cli.output import print_json
 from cli.screen import Screen, print_table
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ def show_status(data_dir: str, *, as_json: bool) -> None:
 
     found = status(data_dir)
     if as_json:
-        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        print_json(found)
     else:
         _print_status(found)
 

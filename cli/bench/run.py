@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from cli.bench.plan import COUNT_DEFAULT, Plan
 from cli.bench.read import has_arrow, read_topic
-from cli.bench.report import Outcome, figures, json_text, people_text, speed_text
+from cli.bench.report import Outcome, figures, people_text, speed_text
 from cli.bench.roundtrip import at_a_rate, one_at_a_time
 from cli.bench.values import make_values
 from cli.bench.worker import run_share, run_workers
 from cli.clients import open_admin, open_consumer, open_producer
+from cli.output import print_json
 from cli.screen import progress_bar
 from ringlog.errors import InvalidRequest, TopicExists
 from ringlog.model import TopicPartition
@@ -68,7 +69,7 @@ def run_latency(plan: Plan, *, as_json: bool) -> None:
     """`ringlog bench latency`."""
     with open_admin(plan.bootstrap) as admin:
         places = _ensure_topic(admin, plan)
-    [value] = make_values(1, plan.record_size)
+    value = make_values(1, plan.record_size)[0].tobytes()
     with (
         open_producer(plan.bootstrap, acks=plan.acks, compression_type=plan.codec, linger_ms=0) as producer,
         open_consumer(plan.bootstrap, auto_offset_reset="latest") as consumer,
@@ -108,7 +109,7 @@ def _ensure_topic(admin: Admin, plan: Plan) -> list[TopicPartition]:
         if there != plan.partitions:
             print(f"ringlog: {plan.topic} is there already, with {there} partitions.", file=sys.stderr)
     described = admin.describe_topic(plan.topic)
-    return [TopicPartition(plan.topic, partition.partition) for partition in described.partitions]
+    return [TopicPartition(plan.topic, partition.index) for partition in described.partitions]
 
 
 def _records(admin: Admin, topic: str) -> int:
@@ -151,4 +152,7 @@ def _print(
         rate=plan.rate,
         **extra,
     )
-    sys.stdout.write(json_text(found) if as_json else people_text(found, latency_of))
+    if as_json:
+        print_json(found)
+    else:
+        sys.stdout.write(people_text(found, latency_of))
