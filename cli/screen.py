@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from rich.text import Text
 from cli.printable import printable
 
 TABLE_CHARS_MAX = 10_000
+_NUMBER = re.compile(r"-?[\d,]+(\.\d+)?")
 
 
 class Screen(Console):
@@ -37,8 +39,8 @@ def print_table(
     """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title=title, title_justify="left")
     for column, heading in enumerate(headings):
-        is_number = bool(rows) and all(isinstance(row[column], int | float) for row in rows)
-        table.add_column(heading, justify="right" if is_number else "left", no_wrap=True, overflow="ignore")
+        is_number = bool(rows) and all(_NUMBER.fullmatch(_cell(row[column]).plain) for row in rows)
+        table.add_column(heading, justify="right" if is_number else "left", no_wrap=True, overflow="crop")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
     # As wide as it needs to be: a terminal wraps what is too long, and whoever reads a pipe wants whole lines.
