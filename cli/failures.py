@@ -21,7 +21,7 @@ import sys
 from enum import IntEnum
 
 from cli.printable import printable
-from ringlog.errors import CorruptInput, InvariantBroken, RinglogError
+from ringlog.errors import CorruptInput, InvariantBroken, NodeUnavailable, RinglogError
 
 
 class ExitCode(IntEnum):
@@ -81,6 +81,8 @@ def _advice(error: RinglogError) -> str:
         return "This is a bug of ringlog: please report it with this line."
     if isinstance(error, CorruptInput):
         return "`ringlog log verify` lists all that is broken."
+    if isinstance(error, NodeUnavailable):
+        return "Start one with `ringlog start`, or check --bootstrap or --data-dir."
     if error.retriable:
         return "Try again in a moment."
     return "See --help."
