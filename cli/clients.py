@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+
+from ringlog.errors import RequestTimeout
 
 if TYPE_CHECKING:
     from ringlog import Admin, Consumer, Producer
+
+INTERRUPTED_S = 1.0
+"""Who presses Ctrl-C waits no longer for what is on its way."""
 
 
 def open_admin(bootstrap: str) -> Admin:
@@ -17,13 +24,20 @@ def open_admin(bootstrap: str) -> Admin:
     return ringlog.Admin(bootstrap=bootstrap)
 
 
-def open_producer(bootstrap: str, **settings: Any) -> Producer:
-    """A client that sends; closing it waits for what is on its way."""
+@contextmanager
+def open_producer(bootstrap: str, **settings: Any) -> Iterator[Producer]:
+    """A client that sends; at the end of the block it waits for what is on its way, but not long after Ctrl-C."""
     import ringlog
     from cli.reachable import require_listener
 
     require_listener(bootstrap)
-    return ringlog.Producer(bootstrap=bootstrap, **settings)
+    with ringlog.Producer(bootstrap=bootstrap, **settings) as producer:
+        try:
+            yield producer
+        except KeyboardInterrupt:
+            with suppress(RequestTimeout):
+                producer.close(INTERRUPTED_S)
+            raise
 
 
 def open_consumer(bootstrap: str, **settings: Any) -> Consumer:

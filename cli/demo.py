@@ -70,7 +70,13 @@ class Written(NamedTuple):
 @click.option("--dir", "directory", help="Where the log goes; by default a new directory under ./build.")
 @click.option("--keep", is_flag=True, help="Leave the log there, to look at it.")
 def demo(records: int, directory: str | None, keep: bool) -> None:
-    """Append durably, kill the writer, tear its last write, recover, and check every record."""
+    """Append durably, kill the writer, tear its last write, recover, and check every record.
+
+    \b
+    Examples:
+      ringlog demo
+      ringlog demo --records 100000 --dir /tmp/demo --keep
+    """
     console = Screen()
     if directory is None:
         os.makedirs("build", exist_ok=True)

@@ -96,6 +96,8 @@ def _chunks(plan: ProducePlan, file: BinaryIO) -> Iterator[Chunk]:
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
     """What is there, without waiting for more: a line that somebody types is sent when it is typed."""
+    if file.isatty():
+        print("Type records, one per line; Ctrl-D ends.", file=sys.stderr)
     read: Callable[[int], bytes] = getattr(file, "read1", file.read)
     while piece := read(READ_BYTES):
         yield piece

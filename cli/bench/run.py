@@ -48,11 +48,13 @@ def run_consume(plan: Plan, *, as_json: bool) -> None:
         wanted = plan.count_max
         if wanted is None:
             wanted = max(there, COUNT_DEFAULT)
-        filled = ""
+        # Readers see what is as durable as the topic asks for, and nothing else.
+        asked = admin.describe_topic(plan.topic).config.get("flush", "ack")
+        durability = "flushed" if asked == "ack" else "written"
         if there < wanted:
             print(f"ringlog: {plan.topic} has {there:,} records; adding {wanted - there:,}.", file=sys.stderr)
             fill = dataclasses.replace(plan, count=wanted - there, seconds=None, rate=None)
-            filled = _fill(fill).durability
+            _fill(fill)
     with (
         open_consumer(plan.bootstrap, auto_offset_reset="earliest") as consumer,
         _progress(dataclasses.replace(plan, count=wanted)) as on_progress,
@@ -60,8 +62,7 @@ def run_consume(plan: Plan, *, as_json: bool) -> None:
         outcome = read_topic(
             consumer, places, count=wanted, seconds=plan.seconds, rate=plan.rate, on_progress=on_progress
         )
-    # Readers see nothing that is less durable than the topic asks for.
-    outcome.durability = filled or "flushed"
+    outcome.durability = durability
     _print("consume", outcome, plan, len(places), "one poll", as_json, arrow=has_arrow())
 
 
