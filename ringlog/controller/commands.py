@@ -78,7 +78,9 @@ def create_topic(
     if name == METADATA_TOPIC:
         raise InvalidRequest(f"topic {name!r} is the node's own: its log has another owner. Use another name")
     if name.startswith(INTERNAL_PREFIX) and not internal:
-        raise InvalidRequest(f"topic {name!r}: names that begin with {INTERNAL_PREFIX} are the node's own. Use another name")
+        raise InvalidRequest(
+            f"topic {name!r}: names that begin with {INTERNAL_PREFIX} are the node's own. Use another name"
+        )
     if name in image.topics:
         raise TopicExists(f"topic {name!r} is there already")
     if request.replication_factor not in (1, -1):
