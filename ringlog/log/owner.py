@@ -36,25 +36,28 @@ def read_owner(data: bytes) -> Owner:
     return envelope.unseal(OWNER_MAGIC, data, Owner)
 
 
-def claim_dir(disk: Disk, path: str, owner: Owner) -> Job[None]:
+def claim_dir(disk: Disk, path: str, owner: Owner) -> Job[str | None]:
     """Make a directory that of a partition, before its log is opened.
 
-    What a deleted partition left there is set aside to be deleted; what another cluster left is set aside to be kept:
-    that metadata was lost is no reason to lose data. A directory without a readable owner is taken over as it is.
+    What a deleted partition left there is set aside, and its new path returned, to be deleted. What another cluster
+    left is set aside to be kept: that metadata was lost is no reason to lose data. A directory without a readable
+    owner is taken over as it is.
     """
+    doomed = None
     if disk.exists(path):
         found = yield from _owner_of(disk, path)
         if found == owner:
-            return
+            return None
         if found is not None and found.cluster_id == owner.cluster_id:
             _logger.warning("%s holds what is left of a topic that was deleted; it is removed", path)
-            yield from set_dir_aside(disk, path)
+            doomed = yield from set_dir_aside(disk, path)
         elif found is not None:
             yield from _keep_aside(disk, path)
     if not disk.exists(path):
         disk.make_dir(path)
     # The directory's flush before the first segment makes the name durable too; without it there are no records either.
     yield from write_file(disk, f"{path}/{OWNER_NAME}", envelope.seal(OWNER_MAGIC, owner))
+    return doomed
 
 
 def _owner_of(disk: Disk, path: str) -> Job[Owner | None]:

@@ -141,15 +141,11 @@ class Removals:
         def gone(aside: str | None) -> None:
             self._doomed.discard(name)
             done()
-            if aside is not None:
-                self._dispatcher.spawn(delete_dir(self._disk, aside), lambda _: None, not_deleted)
+            self.delete(aside)
 
         def not_gone(error: RinglogError | OSError) -> None:
             _logger.warning("%s was not removed: %s. It is when it is opened or removed again", name, error)
             failed(error)
-
-        def not_deleted(error: RinglogError | OSError) -> None:
-            _logger.warning("%s: files are left of it: %s. They are deleted at the next start", name, error)
 
         def set_aside() -> None:
             self._dispatcher.spawn(set_dir_aside(self._disk, path), gone, not_gone)
@@ -158,6 +154,15 @@ class Removals:
             set_aside()
         else:
             self._waiting.append((leaving, set_aside))
+
+    def delete(self, aside: str | None) -> None:
+        """Delete a directory that was set aside, if there is one, in the background."""
+
+        def not_deleted(error: RinglogError | OSError) -> None:
+            _logger.warning("%s: files are left of it: %s. They are deleted at the next start", aside, error)
+
+        if aside is not None:
+            self._dispatcher.spawn(delete_dir(self._disk, aside), lambda _: None, not_deleted)
 
     def let_go(self) -> None:
         """Go on with the logs that have become quiet."""

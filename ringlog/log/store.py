@@ -91,7 +91,7 @@ class LogStore:
         path = partition_dir(self.root, name)
         self._removals.finish(name, path)
         if owner is not None:
-            run_now(self.disk, claim_dir(self.disk, path, owner))
+            self._removals.delete(run_now(self.disk, claim_dir(self.disk, path, owner)))
         was_open = name in self._settings
         self._settings[name] = settings
         if not self.disk.exists(path):

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator
 from ringlog.disk.plain import PlainDisk
 from ringlog.log.findings import Rule as LogRule
 from ringlog.log.known_files import known_file
+from ringlog.log.removal import is_deleted_dir
 from ringlog.log.verify import verify_partition
 from tests.support.checkers.violations import Rule, Violation
 
@@ -45,7 +46,9 @@ def check_disk(
 def partition_dirs(data_dir: str) -> dict[str, str]:
     """The directories below a data directory that hold a partition's files, by the partition's name."""
     found: dict[str, str] = {}
-    for path, _, names in os.walk(data_dir):
+    for path, directories, names in os.walk(data_dir):
+        # What was set aside is nobody's partition any more.
+        directories[:] = [name for name in directories if not is_deleted_dir(name)]
         if any(known_file(name) is not None for name in names):
             found[os.path.basename(path)] = path
     return found

@@ -71,7 +71,11 @@ def test_a_tidy_end_leaves_nothing(tmp_path: Path):
 
 def test_leaked_shared_memory_and_a_leaked_socket_are_found(tmp_path: Path):
     watch = LeakWatch(str(tmp_path))
-    with holder(watch, tmp_path, "untidy") as (process, _):
+    with (
+        holder(watch, tmp_path, "untidy") as (process, path),
+        SharedMemory.open(path.removeprefix("/dev/shm")),
+    ):
+        # Opened here too: a node that another test starts meanwhile must not sweep it away.
         watch.observe()
         process.stdin.close()
         process.wait()
