@@ -15,7 +15,7 @@ from ringlog.client.fetcher import Fetcher
 from ringlog.client.offsets import OffsetAndTimestamp
 from ringlog.client.polling import Poller
 from ringlog.client.records import ConsumerRecord
-from ringlog.client.settings import DEFAULT_BOOTSTRAP, settings_of
+from ringlog.client.settings import settings_of
 from ringlog.errors import InvalidRequest, OffsetOutOfRange
 from ringlog.model import TopicPartition
 from ringlog.net.messages import EARLIEST, LATEST
@@ -46,14 +46,14 @@ class Consumer:
     ringlog.errors.InvalidRequest: there is no setting 'fetch_max_wait'; did you mean 'fetch_max_wait_ms'?
     """
 
-    def __init__(
-        self, bootstrap: str = DEFAULT_BOOTSTRAP, group_id: str | None = None, **settings: Any
-    ) -> None:
+    def __init__(self, bootstrap: str | None = None, group_id: str | None = None, **settings: Any) -> None:
         if group_id is not None:
             raise InvalidRequest(
                 "consumer groups are not there yet: leave group_id out, and assign() partitions by hand"
             )
-        self._settings = settings_of(ConsumerSettings, {"bootstrap": bootstrap, **settings})
+        if bootstrap is not None:
+            settings["bootstrap"] = bootstrap
+        self._settings = settings_of(ConsumerSettings, settings)
         self._connection = Connection(self._settings)
         self._driver = FetchDriver(self._connection, Fetcher(self._settings))
         self._poller = Poller(self._driver, self._settings)

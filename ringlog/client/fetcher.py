@@ -27,8 +27,8 @@ _SESSIONS_PER_LANE = 3
 """Fetches of one lane under way at once, of different partitions: one that waits at the end of quiet partitions
 must hold up neither one whose buffer was just emptied nor one that was just moved by a seek."""
 _BRIEF_WAIT_MS = 10
-"""How long a fetch waits at the node that does not cover all its lane's partitions. Were it longer, every session
-could come to wait for some quiet partition while one that has records is not asked for."""
+"""How long the fetch waits at the node that takes a lane's last session. Were it longer, every session could come to
+wait for some quiet partition while one that has records is not asked for."""
 
 
 class Fetcher(Assignment):
@@ -70,12 +70,10 @@ class Fetcher(Assignment):
             else:
                 fetches.setdefault(assigned.place.lane, []).append(assigned)
         asks.extend(look_up_offsets(self, some) for some in lookups.values())
-        if fetches:
-            busy = {assigned.place.lane for assigned in self.sated}
-            for lane, some in fetches.items():
-                ask = self._fetch(lane, some[:FETCH_PARTITIONS_MAX], brief=lane in busy)
-                if ask is not None:
-                    asks.append(ask)
+        for lane, some in fetches.items():
+            ask = self._fetch(lane, some[:FETCH_PARTITIONS_MAX])
+            if ask is not None:
+                asks.append(ask)
         return asks, next_s
 
     def forget_flights(self) -> None:
@@ -89,7 +87,7 @@ class Fetcher(Assignment):
 
     # -- fetches -----------------------------------------------------------------------------------------------
 
-    def _fetch(self, lane: int, some: list[Assigned], *, brief: bool) -> Ask | None:
+    def _fetch(self, lane: int, some: list[Assigned]) -> Ask | None:
         sessions = self._lanes.setdefault(lane, [FetchSession() for _ in range(_SESSIONS_PER_LANE)])
         session = next((session for session in sessions if session.asked is None), None)
         others = [other for other in sessions if other.asked is not None]
@@ -98,7 +96,7 @@ class Fetcher(Assignment):
         if any(other.brief for other in others) and all(assigned.quiet for assigned in some):
             # It ends soon, and then one long wait covers its partitions and these.
             return None
-        session.brief = brief or bool(others)
+        session.brief = len(others) == _SESSIONS_PER_LANE - 1
         asked: Asked = {a.place.partition: (a, a.generation, a.fetch_offset) for a in some}
         for assigned in some:
             self.fly(assigned)

@@ -37,6 +37,7 @@ from ringlog.net.messages import (
 
 METADATA_TOPIC = "__cluster_metadata"
 """The log that the controller writes itself; a shard must never open its directory."""
+INTERNAL_PREFIX = "__"
 PRODUCER_ID_BLOCK = 1000
 """Producer ids that one record gives out: the rest of a block is skipped after a crash."""
 
@@ -60,9 +61,15 @@ def topic_metadata(image: MetadataImage, topic: TopicState) -> TopicMetadata:
 
 
 def create_topic(
-    image: MetadataImage, request: CreateTopicRequest, *, shards: int, default_partitions: int
+    image: MetadataImage,
+    request: CreateTopicRequest,
+    *,
+    shards: int,
+    default_partitions: int,
+    internal: bool = False,
 ) -> Outcome:
-    """A new topic, its partitions spread over the shards that have the fewest."""
+    """A new topic, its partitions spread over the shards that have the fewest. Only the node itself makes `internal`
+    ones, when they are first needed."""
     name = request.name
     if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
         raise InvalidRequest(
@@ -70,6 +77,8 @@ def create_topic(
         )
     if name == METADATA_TOPIC:
         raise InvalidRequest(f"topic {name!r} is the node's own: its log has another owner. Use another name")
+    if name.startswith(INTERNAL_PREFIX) and not internal:
+        raise InvalidRequest(f"topic {name!r}: names that begin with {INTERNAL_PREFIX} are the node's own")
     if name in image.topics:
         raise TopicExists(f"topic {name!r} is there already")
     if request.replication_factor not in (1, -1):
@@ -118,7 +127,7 @@ def alter_topic(image: MetadataImage, request: AlterTopicRequest) -> Outcome:
 def delete_topic(image: MetadataImage, request: DeleteTopicRequest) -> Outcome:
     """A topic's end."""
     topic = find_topic(image, request.name)
-    if topic.name.startswith("__"):
+    if topic.name.startswith(INTERNAL_PREFIX):
         raise InvalidRequest(f"topic {topic.name!r} is the node's own, and cannot be deleted")
     gone = TopicMetadata(topic.name, "", topic.topic_id, [], {})
     return Outcome([TopicRemoved(topic.topic_id)], lambda after: TopicReply(gone, after.version))

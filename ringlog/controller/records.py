@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ringlog.errors import CorruptFrame
+from ringlog.limits import DELTA_RECORDS_MAX
 
 
 class _Record(msgspec.Struct, array_like=True, frozen=True, tag=True, gc=False):
@@ -105,7 +106,7 @@ def decode_delta(data: bytes | memoryview) -> Delta:
 
 
 def deltas_of(
-    version: int, records: Sequence[MetadataRecord], *, full: bool, records_max: int = 2000
+    version: int, records: Sequence[MetadataRecord], *, full: bool, records_max: int = DELTA_RECORDS_MAX
 ) -> list[Delta]:
     """Records cut into deltas that fit a ring.
 

@@ -13,12 +13,18 @@ import msgspec
 import numpy as np
 
 from ringlog.errors import CorruptFrame
-from ringlog.limits import CONTROL_BODY_BYTES_MAX, FETCH_PARTITIONS_MAX, TOPICS_MAX
+from ringlog.limits import CONTROL_BODY_BYTES_MAX, FETCH_PARTITIONS_MAX, FETCH_PARTITIONS_MAX, TOPICS_MAX
 
 # What a peer may say at most: a number that fits no field, or a list that would take seconds, ends at the decoder.
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 PartitionId = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 _PER_PARTITION = msgspec.Meta(max_length=FETCH_PARTITIONS_MAX)
+
+
+U32 = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+I32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+I64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""msgpack's integers have no type of their own: a number beyond these is refused where it is read."""
 
 
 class _Body(msgspec.Struct, array_like=True, frozen=True, gc=False):
