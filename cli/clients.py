@@ -2,28 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+
+from ringlog.errors import RequestTimeout
 
 if TYPE_CHECKING:
     from ringlog import Admin, Consumer, Producer
+
+INTERRUPTED_S = 1.0
+"""Who presses Ctrl-C waits no longer for what is on its way."""
 
 
 def open_admin(bootstrap: str) -> Admin:
     """A client that asks for topics and changes them; close it."""
     import ringlog
+    from cli.reachable import require_listener
 
+    require_listener(bootstrap)
     return ringlog.Admin(bootstrap=bootstrap)
 
 
-def open_producer(bootstrap: str, **settings: Any) -> Producer:
-    """A client that sends; closing it waits for what is on its way."""
+@contextmanager
+def open_producer(bootstrap: str, **settings: Any) -> Iterator[Producer]:
+    """A client that sends; at the end of the block it waits for what is on its way, but not long after Ctrl-C."""
     import ringlog
+    from cli.reachable import require_listener
 
-    return ringlog.Producer(bootstrap=bootstrap, **settings)
+    require_listener(bootstrap)
+    with ringlog.Producer(bootstrap=bootstrap, **settings) as producer:
+        try:
+            yield producer
+        except KeyboardInterrupt:
+            with suppress(RequestTimeout):
+                producer.close(INTERRUPTED_S)
+            raise
 
 
 def open_consumer(bootstrap: str, **settings: Any) -> Consumer:
     """A client that reads partitions that are assigned to it; close it."""
     import ringlog
+    from cli.reachable import require_listener
 
+    require_listener(bootstrap)
     return ringlog.Consumer(bootstrap=bootstrap, **settings)

@@ -21,7 +21,7 @@ import sys
 from enum import IntEnum
 
 from cli.printable import printable
-from ringlog.errors import CorruptInput, DiskFull, InvariantBroken, RinglogError
+from ringlog.errors import CorruptInput, DiskFull, InvariantBroken, NodeUnavailable, RinglogError
 
 
 class ExitCode(IntEnum):
@@ -83,6 +83,8 @@ def _advice(error: RinglogError) -> str:
         return "`ringlog log verify` lists all that is broken."
     if isinstance(error, DiskFull):
         return _ADVICE_BY_ERRNO[errno.ENOSPC]
+    if isinstance(error, NodeUnavailable):
+        return "Start one with `ringlog start`, or check --bootstrap or --data-dir."
     if error.retriable:
         return "Try again in a moment."
     return "See --help."

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+from cli.counted import counted
+from cli.output import print_json
 
 if TYPE_CHECKING:
     from ringlog.node.identity import NodeInfo
@@ -28,11 +29,11 @@ def run_node(config_path: str | None, given: Mapping[str, Any], *, verbose: bool
 
     def say_ready(info: NodeInfo) -> None:
         if as_json:
-            _print_json(
+            print_json(
                 {"ready": True, "pid": info.pid, "endpoints": info.endpoints, "data_dir": config.data_dir}
             )
         else:
-            shards = f"{info.shards} shard" if info.shards == 1 else f"{info.shards} shards"
+            shards = counted(info.shards, "shard")
             print(f"ringlog is ready on {info.endpoints[0]}, with {shards}, data in {config.data_dir}")
         sys.stdout.flush()
 
@@ -45,7 +46,7 @@ def stop_node(data_dir: str, timeout_s: float, *, as_json: bool) -> None:
 
     info = stop(data_dir, timeout_s)
     if as_json:
-        _print_json({"stopped": True, "pid": info.pid, "data_dir": data_dir})
+        print_json({"stopped": True, "pid": info.pid, "data_dir": data_dir})
     else:
         print(f"Stopped the node with pid {info.pid}.")
 
@@ -59,7 +60,7 @@ def print_metrics(data_dir: str, *, as_json: bool) -> None:
         sys.stdout.write(text)
         return
     for sample in samples(text):
-        _print_json(sample)
+        print_json(sample)
 
 
 def samples(text: str) -> Iterator[dict[str, Any]]:
@@ -72,7 +73,3 @@ def samples(text: str) -> Iterator[dict[str, Any]]:
         if found := _SAMPLE.fullmatch(line):
             labels = dict(_LABEL.findall(found["labels"] or ""))
             yield {"name": found["name"], "labels": labels, "value": float(found["value"])}
-
-
-def _print_json(fields: Mapping[str, Any]) -> None:
-    sys.stdout.write(msgspec.json.encode(fields).decode() + "\n")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-import msgspec
 from rich.markup import escape
 
+from cli.clients import open_admin
 from cli.counted import counted
+from cli.output import print_json
 from cli.screen import Screen, print_table
+from ringlog.errors import RinglogError
 
 if TYPE_CHECKING:
     from ringlog.node.control import NodeStatus
+
+
+TOPICS_LOOKED_AT = 200
+"""To find the names of the hottest partitions: a table for people is not worth more questions."""
+ANSWER_S = 2.0
 
 
 def show_status(data_dir: str, *, as_json: bool) -> None:
@@ -21,7 +27,7 @@ def show_status(data_dir: str, *, as_json: bool) -> None:
 
     found = status(data_dir)
     if as_json:
-        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        print_json(found)
     else:
         _print_status(found)
 
@@ -70,17 +76,18 @@ def _print_status(found: NodeStatus) -> None:
     )
     if found.hottest:
         print("\nhottest partitions")
+        names = _names(found)
         print_table(
-            ("ID", "SHARD", "IN MB/S", "MB", "RECORDS"),
+            ("PARTITION", "SHARD", "IN MB/S", "MB", "RECORDS"),
             [
                 (
-                    h.partition,
-                    h.shard,
-                    f"{h.bytes_in_per_s / 1e6:,.1f}",
-                    f"{h.bytes_in / 1e6:,.1f}",
-                    h.records_in,
+                    names.get(hot.partition, f"#{hot.partition}"),
+                    hot.shard,
+                    f"{hot.bytes_in_per_s / 1e6:,.1f}",
+                    f"{hot.bytes_in / 1e6:,.1f}",
+                    hot.records_in,
                 )
-                for h in found.hottest
+                for hot in found.hottest
             ],
         )
     screen = Screen()
@@ -89,6 +96,23 @@ def _print_status(found: NodeStatus) -> None:
         screen.print("[green]Nothing is wrong.[/]")
     for what in found.wrong:
         screen.print(f"[yellow]![/] {escape(what)}", soft_wrap=True)
+
+
+def _names(found: NodeStatus) -> dict[int, str]:
+    """Topic and index of the hottest partitions, by the number that the node has for them."""
+    wanted = {hot.partition for hot in found.hottest}
+    names: dict[int, str] = {}
+    try:
+        with open_admin(found.endpoints[0]) as admin:
+            for topic in admin.list_topics(include_internal=True, timeout=ANSWER_S)[:TOPICS_LOOKED_AT]:
+                for partition in admin.describe_topic(topic, timeout=ANSWER_S).partitions:
+                    if partition.partition_id in wanted:
+                        names[partition.partition_id] = f"{topic}-{partition.index}"
+                if len(names) == len(wanted):
+                    break
+    except RinglogError:
+        return names  # a node that does not answer is worth a status all the same
+    return names
 
 
 def _latency(found: NodeStatus) -> str:

@@ -1,11 +1,23 @@
-"""What a command prints line by line, gathered: one system call for many lines."""
+"""What a command prints line by line: many lines gathered for one system call, or one object as a line of JSON."""
 
 from __future__ import annotations
 
 import sys
 from types import TracebackType
+from typing import Any
 
 GATHERED_CHARS = 64 * 1024
+
+
+def print_json(fields: Any) -> None:
+    """Print an object on a line.
+
+    >>> print_json({"name": "orders", "partitions": 4})
+    {"name":"orders","partitions":4}
+    """
+    import msgspec
+
+    sys.stdout.write(msgspec.json.encode(fields).decode() + "\n")
 
 
 class GatheredOutput:

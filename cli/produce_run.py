@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, BinaryIO
-
-import msgspec
 
 from cli.acked import least_durable
 from cli.clients import open_admin, open_producer
 from cli.counted import counted
+from cli.output import print_json
 from cli.produce_input import BadLine, Chunk, Headers, json_chunks, lines_of, plain_chunks
 from cli.screen import late_bar
 from cli.topic_errors import naming_near_topics
@@ -21,7 +21,7 @@ from ringlog.errors import InvalidRequest, RinglogError
 
 if TYPE_CHECKING:
     from ringlog import Producer
-    from ringlog.client.futures import ManyFuture
+    from ringlog.client.futures import ManyFuture, RecordFuture, RecordMetadata
 
 READ_BYTES = 1 << 20
 CHUNKS_WAITING_MAX = 64
@@ -96,9 +96,24 @@ def _chunks(plan: ProducePlan, file: BinaryIO) -> Iterator[Chunk]:
 
 def _pieces(file: BinaryIO) -> Iterator[bytes]:
     """What is there, without waiting for more: a line that somebody types is sent when it is typed."""
+    if file.isatty():
+        print("Type records, one per line; Ctrl-D ends.", file=sys.stderr)
     read: Callable[[int], bytes] = getattr(file, "read1", file.read)
     while piece := read(READ_BYTES):
         yield piece
+
+
+class _EachFuture:
+    """Records that went one by one, because only columns of Arrow can carry headers together."""
+
+    def __init__(self, futures: list[RecordFuture]) -> None:
+        self._futures = futures
+
+    def done(self) -> bool:
+        return all(future.done() for future in self._futures)
+
+    def result(self, timeout: float) -> list[RecordMetadata]:
+        return [future.result(timeout) for future in self._futures]
 
 
 class Sending:
@@ -107,25 +122,28 @@ class Sending:
     def __init__(self, producer: Producer, topic: str) -> None:
         self._producer = producer
         self._topic = topic
-        self._waiting: deque[tuple[ManyFuture, int]] = deque()
+        self._waiting: deque[tuple[ManyFuture | _EachFuture, int]] = deque()
         self.sent = 0
         self.acknowledged = 0
         self.durability = ""
 
     def send(self, chunk: Chunk) -> None:
         """Hand a chunk over. Waits when too much is on its way; raises what an earlier one failed with."""
-        future = self._producer.produce_many(
-            self._topic,
-            chunk.values,
-            keys=chunk.keys,
-            headers=chunk.headers,
-            timestamps=chunk.timestamps,
-            partition=chunk.partition,
-        )
-        self._waiting.append((future, len(chunk.values)))
+        self._waiting.append((self._hand_over(chunk), len(chunk.values)))
         self.sent += len(chunk.values)
         while self._waiting and (len(self._waiting) > CHUNKS_WAITING_MAX or self._waiting[0][0].done()):
             self._take_oldest()
+
+    def _hand_over(self, chunk: Chunk) -> ManyFuture | _EachFuture:
+        if chunk.headers is None:
+            return self._producer.produce_many(
+                self._topic, chunk.values, chunk.keys, timestamps=chunk.timestamps, partition=chunk.partition
+            )
+        count = len(chunk.values)
+        keys = chunk.keys or repeat(None, count)
+        times: Iterable[int | None] = chunk.timestamps or repeat(None, count)
+        rows = zip(chunk.values, keys, chunk.headers, times, strict=True)
+        return _EachFuture([self._producer.produce(self._topic, *row, chunk.partition) for row in rows])
 
     def finish(self) -> None:
         """Wait for every answer; raises the first failure."""
@@ -157,7 +175,7 @@ def _report(sending: Sending, plan: ProducePlan, seconds: float) -> None:
             "durability": sending.durability or None,
             "seconds": round(seconds, 6),
         }
-        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        print_json(found)
         return
     if not sending.sent:
         print("ringlog: there was nothing to send.", file=sys.stderr)

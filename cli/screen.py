@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,12 +15,15 @@ from rich.text import Text
 
 from cli.printable import printable
 
+TABLE_CHARS_MAX = 10_000
+_NUMBER = re.compile(r"-?[\d,]+(\.\d+)?")
+
 
 class Screen(Console):
     """A console that tells of a closed pipe, where rich would end the program with 1."""
 
-    def __init__(self, *, stderr: bool = False) -> None:
-        super().__init__(stderr=stderr, highlight=False)
+    def __init__(self, *, stderr: bool = False, width: int | None = None) -> None:
+        super().__init__(stderr=stderr, highlight=False, width=width)
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -35,14 +39,12 @@ def print_table(
     """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), title=title, title_justify="left")
     for column, heading in enumerate(headings):
-        is_number = bool(rows) and all(isinstance(row[column], int | float) for row in rows)
-        table.add_column(heading, justify="right" if is_number else "left", no_wrap=True, overflow="ignore")
+        is_number = bool(rows) and all(_NUMBER.fullmatch(_cell(row[column]).plain) for row in rows)
+        table.add_column(heading, justify="right" if is_number else "left", no_wrap=True, overflow="crop")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
-    screen = Screen()
-    # A pipe has no width: what reads it wants whole lines.
-    width = None if screen.is_terminal else 10_000
-    screen.print(table, width=width, crop=False, soft_wrap=width is None)
+    # As wide as it needs to be: a terminal wraps what is too long, and whoever reads a pipe wants whole lines.
+    Screen(width=TABLE_CHARS_MAX).print(table, crop=False)
 
 
 def _cell(value: object) -> Text:

@@ -10,8 +10,8 @@ import click
 def parse_settings(given: Iterable[str], option: str) -> dict[str, str]:
     """The pairs by key; a word without `=` and a key that comes twice are wrong usage.
 
-    >>> parse_settings(["retention.ms=5", "x=a=b"], "--config")
-    {'retention.ms': '5', 'x': 'a=b'}
+    >>> parse_settings(["segment.ms=5", "x=a=b"], "--config")
+    {'segment.ms': '5', 'x': 'a=b'}
     """
     settings: dict[str, str] = {}
     for key, value in parse_pairs(given, option):

@@ -52,7 +52,7 @@ def create(
     \b
     Examples:
       ringlog topic create orders
-      ringlog topic create orders --partitions 16 --config retention.ms=86400000
+      ringlog topic create orders --partitions 16 --config segment.bytes=268435456
       ringlog topic create orders --if-not-exists --json
     """
     from cli.topic_calls import create_topic
@@ -114,8 +114,8 @@ def alter(
 
     \b
     Examples:
-      ringlog topic alter orders --config retention.ms=3600000
-      ringlog topic alter orders --reset retention.ms
+      ringlog topic alter orders --config segment.ms=3600000
+      ringlog topic alter orders --reset segment.ms
     """
     from cli.topic_calls import alter_topic
 

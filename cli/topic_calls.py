@@ -6,16 +6,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from cli.clients import open_admin
 from cli.counted import counted
+from cli.output import print_json
 from cli.screen import print_table
 from cli.topic_errors import naming_near_topics
 from ringlog.errors import TopicExists
 
 if TYPE_CHECKING:
     from ringlog import Admin
+    from ringlog.client.admin import TopicInfo
 
 
 def create_topic(
@@ -32,11 +32,11 @@ def create_topic(
     with open_admin(bootstrap) as admin:
         created = True
         try:
-            admin.create_topic(
+            described = admin.create_topic(
                 name,
                 num_partitions=-1 if partitions is None else partitions,
                 replication_factor=replication_factor,
-                config=dict(config),
+                config=config,
             )
         except TopicExists as exists:
             if not if_not_exists:
@@ -44,9 +44,10 @@ def create_topic(
                     f"{str(exists).rstrip('.')}. Take another name, or say --if-not-exists."
                 ) from None
             created = False
-        count = len(admin.describe_topic(name).partitions)
+            described = admin.describe_topic(name)
+    count = len(described.partitions)
     if as_json:
-        _print_json({"name": name, "partitions": count, "created": created})
+        print_json({"name": name, "partitions": count, "created": created})
     else:
         print(f"{'Created' if created else 'Found'} {name} with {counted(count, 'partition')}.")
 
@@ -54,11 +55,10 @@ def create_topic(
 def list_topics(bootstrap: str, *, internal: bool, as_json: bool) -> None:
     """Print the topics by name."""
     with open_admin(bootstrap) as admin:
-        names = [name for name in admin.list_topics() if internal or not name.startswith("__")]
-        rows = [_summary(admin, name) for name in sorted(names)]
+        rows = [_summary(admin, name) for name in admin.list_topics(include_internal=internal)]
     if as_json:
         for row in rows:
-            _print_json(row)
+            print_json(row)
     elif rows:
         print_table(("TOPIC", "PARTITIONS", "RECORDS", "MB"), [_cells(row) for row in rows])
     else:
@@ -86,7 +86,7 @@ def describe_topics(bootstrap: str, names: Sequence[str], *, as_json: bool) -> N
             with naming_near_topics(name, lambda: open_admin(bootstrap)):
                 described = admin.describe_topic(name)
             if as_json:
-                _print_json(_description(described))
+                print_json(_description(described))
             else:
                 if number:
                     print()
@@ -96,7 +96,7 @@ def describe_topics(bootstrap: str, names: Sequence[str], *, as_json: bool) -> N
 PARTITION_FIELDS = ("log_start_offset", "readable_offset", "next_offset", "bytes", "segments", "status")
 
 
-def _description(described: Any) -> dict[str, Any]:
+def _description(described: TopicInfo) -> dict[str, Any]:
     return {
         "name": described.name,
         "config": dict(described.config),
@@ -107,7 +107,7 @@ def _description(described: Any) -> dict[str, Any]:
     }
 
 
-def _print_description(described: Any) -> None:
+def _print_description(described: TopicInfo) -> None:
     records = sum(p.next_offset - p.log_start_offset for p in described.partitions)
     print(
         f"{described.name}: {counted(len(described.partitions), 'partition')}, {counted(records, 'record')}"
@@ -132,12 +132,10 @@ def _print_description(described: Any) -> None:
 
 def alter_topic(bootstrap: str, name: str, config: dict[str, str | None], *, as_json: bool) -> None:
     """Change settings, and print those that the topic has now."""
-    with open_admin(bootstrap) as admin:
-        with naming_near_topics(name, lambda: open_admin(bootstrap)):
-            admin.alter_topic(name, config)
-        now = dict(admin.describe_topic(name).config)
+    with open_admin(bootstrap) as admin, naming_near_topics(name, lambda: open_admin(bootstrap)):
+        now = admin.alter_topic(name, config).config
     if as_json:
-        _print_json({"name": name, "config": now})
+        print_json({"name": name, "config": now})
         return
     for key in sorted(config):
         print(f"{name}: {key} = {now[key]}" if key in now else f"{name}: {key} is at its default")
@@ -150,7 +148,7 @@ def delete_topics(bootstrap: str, names: Sequence[str], *, as_json: bool) -> Non
             with naming_near_topics(name, lambda: open_admin(bootstrap)):
                 admin.delete_topic(name)
             if as_json:
-                _print_json({"name": name, "deleted": True})
+                print_json({"name": name, "deleted": True})
             else:
                 print(f"Deleted {name}.")
 
@@ -160,12 +158,8 @@ def add_partitions_to(bootstrap: str, name: str, total: int, *, as_json: bool) -
     with open_admin(bootstrap) as admin, naming_near_topics(name, lambda: open_admin(bootstrap)):
         admin.add_partitions(name, total)
     if as_json:
-        _print_json({"name": name, "partitions": total})
+        print_json({"name": name, "partitions": total})
     else:
         print(
             f"{name} has {counted(total, 'partition')} now. New records of a key may go to another of them."
         )
-
-
-def _print_json(fields: Mapping[str, Any]) -> None:
-    sys.stdout.write(msgspec.json.encode(fields).decode() + "\n")

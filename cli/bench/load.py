@@ -8,6 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
+
 from cli.acked import least_durable
 from cli.bench.pace import Pace
 from cli.bench.report import Outcome
@@ -54,7 +57,7 @@ class Load:
         self,
         producer: Producer,
         topic: str,
-        values: list[bytes],
+        values: npt.NDArray[np.uint8],
         *,
         count: int | None,
         seconds: float | None,
@@ -64,7 +67,7 @@ class Load:
         self._producer = producer
         self._topic = topic
         self._values = values
-        self._value_bytes = len(values[0])
+        self._value_bytes = values.shape[1]
         self._count = count
         self._seconds = seconds
         self._rate = rate

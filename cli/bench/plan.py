@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CHUNK_BYTES = 256 * 1024
-"""Values of about so many bytes go to the producer in one call."""
+CHUNK_BYTES = 255 * 1024
+"""Records of so many bytes go to the producer in one call: they fill one batch, and leave no rest for a second."""
+RECORD_OVERHEAD_BYTES = 12
 CHUNK_RECORDS_MAX = 10_000
 COUNT_DEFAULT = 1_000_000
 
@@ -35,7 +36,7 @@ class Plan:
     @property
     def chunk_records(self) -> int:
         """Records of one call: enough to be cheap, few enough that each has a latency worth the name."""
-        by_bytes = max(CHUNK_BYTES // self.record_size, 1)
+        by_bytes = max(CHUNK_BYTES // (self.record_size + RECORD_OVERHEAD_BYTES), 1)
         if self.rate is not None:
             # A hundred calls a second, so that the pace is even.
             by_bytes = min(by_bytes, max(int(self.rate / self.producers / 100), 1))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from cli.acked import least_durable
 from cli.bench.sketch import Sketch
 
@@ -59,10 +57,6 @@ def figures(what: str, outcome: Outcome, **extra: Any) -> dict[str, Any]:
         "durability": outcome.durability,
         **extra,
     }
-
-
-def json_text(found: dict[str, Any]) -> str:
-    return msgspec.json.encode(found).decode() + "\n"
 
 
 def people_text(found: dict[str, Any], latency_of: str) -> str:

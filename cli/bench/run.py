@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from cli.bench.plan import COUNT_DEFAULT, Plan
 from cli.bench.read import has_arrow, read_topic
-from cli.bench.report import Outcome, figures, json_text, people_text, speed_text
+from cli.bench.report import Outcome, figures, people_text, speed_text
 from cli.bench.roundtrip import at_a_rate, one_at_a_time
 from cli.bench.values import make_values
 from cli.bench.worker import run_share, run_workers
 from cli.clients import open_admin, open_consumer, open_producer
+from cli.output import print_json
 from cli.screen import progress_bar
 from ringlog.errors import InvalidRequest, TopicExists
 from ringlog.model import TopicPartition
@@ -47,11 +48,13 @@ def run_consume(plan: Plan, *, as_json: bool) -> None:
         wanted = plan.count_max
         if wanted is None:
             wanted = max(there, COUNT_DEFAULT)
-        filled = ""
+        # Readers see what is as durable as the topic asks for, and nothing else.
+        asked = admin.describe_topic(plan.topic).config.get("flush", "ack")
+        durability = "flushed" if asked == "ack" else "written"
         if there < wanted:
             print(f"ringlog: {plan.topic} has {there:,} records; adding {wanted - there:,}.", file=sys.stderr)
             fill = dataclasses.replace(plan, count=wanted - there, seconds=None, rate=None)
-            filled = _fill(fill).durability
+            _fill(fill)
     with (
         open_consumer(plan.bootstrap, auto_offset_reset="earliest") as consumer,
         _progress(dataclasses.replace(plan, count=wanted)) as on_progress,
@@ -59,8 +62,7 @@ def run_consume(plan: Plan, *, as_json: bool) -> None:
         outcome = read_topic(
             consumer, places, count=wanted, seconds=plan.seconds, rate=plan.rate, on_progress=on_progress
         )
-    # Readers see nothing that is less durable than the topic asks for.
-    outcome.durability = filled or "flushed"
+    outcome.durability = durability
     _print("consume", outcome, plan, len(places), "one poll", as_json, arrow=has_arrow())
 
 
@@ -68,7 +70,7 @@ def run_latency(plan: Plan, *, as_json: bool) -> None:
     """`ringlog bench latency`."""
     with open_admin(plan.bootstrap) as admin:
         places = _ensure_topic(admin, plan)
-    [value] = make_values(1, plan.record_size)
+    value = make_values(1, plan.record_size)[0].tobytes()
     with (
         open_producer(plan.bootstrap, acks=plan.acks, compression_type=plan.codec, linger_ms=0) as producer,
         open_consumer(plan.bootstrap, auto_offset_reset="latest") as consumer,
@@ -151,4 +153,7 @@ def _print(
         rate=plan.rate,
         **extra,
     )
-    sys.stdout.write(json_text(found) if as_json else people_text(found, latency_of))
+    if as_json:
+        print_json(found)
+    else:
+        sys.stdout.write(people_text(found, latency_of))

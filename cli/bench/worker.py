@@ -20,7 +20,8 @@ from cli.bench.report import Outcome
 from cli.bench.sketch import Sketch
 from cli.bench.values import make_values
 from cli.clients import open_producer
-from ringlog.errors import NodeFailed
+from cli.failures import ExitCode, exit_code, failure_line
+from ringlog.errors import NodeFailed, RinglogError
 
 LINGER_MS = 5
 
@@ -123,7 +124,13 @@ def main() -> None:
         if not sys.stdin.readline():
             sys.exit(1)  # whoever started us is gone
 
-    run_share(plan, int(sys.argv[2]), show, ready)
+    try:
+        run_share(plan, int(sys.argv[2]), show, ready)
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)
+    except (RinglogError, OSError) as error:
+        print(failure_line(error), file=sys.stderr)
+        sys.exit(exit_code(error))
 
 
 if __name__ == "__main__":

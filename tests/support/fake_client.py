@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
+from ringlog.client.admin import PartitionInfo, TopicInfo
 from ringlog.client.futures import BatchState, ManyFuture, RecordFuture
 from ringlog.client.offsets import OffsetAndTimestamp
 from ringlog.client.records import ConsumerRecord
@@ -91,37 +91,40 @@ class FakeAdmin(_Client):
         num_partitions: int = -1,
         replication_factor: int = 1,
         config: dict[str, str] | None = None,
-    ) -> None:
+    ) -> TopicInfo:
         if name in self._node.topics:
             raise TopicExists(f"topic '{name}' is there already")
         self._node.create(name, 4 if num_partitions == -1 else num_partitions).config = dict(config or {})
+        return self.describe_topic(name)
 
-    def list_topics(self) -> list[str]:
-        return sorted(self._node.topics)
+    def list_topics(self, *, include_internal: bool = False) -> list[str]:
+        return sorted(name for name in self._node.topics if include_internal or not name.startswith("__"))
 
-    def describe_topic(self, name: str) -> Any:
+    def describe_topic(self, name: str) -> TopicInfo:
         topic = self._node.topic(name)
         partitions = [
-            SimpleNamespace(
-                partition=index,
+            PartitionInfo(
+                index=index,
                 leader=0,
                 log_start_offset=0,
                 readable_offset=len(log),
                 next_offset=len(log),
-                log_bytes=sum(len(record.value or b"") for record in log),
+                bytes=sum(len(record.value or b"") for record in log),
                 segments=1,
                 status="ok",
+                partition_id=index + 1,
             )
             for index, log in enumerate(topic.partitions)
         ]
-        return SimpleNamespace(name=name, partitions=partitions, config=topic.config)
+        return TopicInfo(name, 1, dict(topic.config), partitions)
 
-    def alter_topic(self, name: str, config: dict[str, str | None]) -> None:
+    def alter_topic(self, name: str, config: dict[str, str | None]) -> TopicInfo:
         now = self._node.topic(name).config
         for key, value in config.items():
             now.pop(key, None)
             if value is not None:
                 now[key] = value
+        return self.describe_topic(name)
 
     def delete_topic(self, name: str) -> None:
         self._node.topic(name)
@@ -139,17 +142,24 @@ class FakeProducer(_Client):
         super().__init__(node)
         self._sent = 0
 
-    def produce(self, topic: str, value: bytes | None, **fields: Any) -> RecordFuture:
-        state = self._take(topic, [(value, fields)], fields.get("partition"))
-        return RecordFuture((state, 0))
+    def produce(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: Any = None,
+        timestamp: int | None = None,
+        partition: int | None = None,
+    ) -> RecordFuture:
+        fields = {"key": key, "headers": headers, "timestamp": timestamp}
+        given = {name: field for name, field in fields.items() if field is not None}
+        return RecordFuture((self._take(topic, [(value, given)], partition), 0))
 
     def produce_many(
         self,
         topic: str,
         values: list[bytes | None],
         keys: list[bytes | None] | None = None,
-        *,
-        headers: Any = None,
         timestamps: Any = None,
         partition: int | None = None,
     ) -> ManyFuture:
@@ -158,11 +168,9 @@ class FakeProducer(_Client):
             fields: dict[str, Any] = {}
             if keys is not None:
                 fields["key"] = keys[at]
-            if headers is not None:
-                fields["headers"] = headers[at]
             if timestamps is not None:
                 fields["timestamp"] = timestamps[at]
-            rows.append((value, fields))
+            rows.append((value if value is None else bytes(value), fields))
         return ManyFuture([self._take(topic, rows, partition)])
 
     def _take(
@@ -178,7 +186,7 @@ class FakeProducer(_Client):
             return state
         for value, fields in rows:
             place = len(fields.get("key") or b"") % count if partition is None else partition
-            node.append(topic, place, value, **{key: f for key, f in fields.items() if key != "partition"})
+            node.append(topic, place, value, **fields)
         state.count = len(rows)
         state.resolve(0, node.durability)
         return state

@@ -105,6 +105,7 @@ def test_wrong_usage_is_named(run, node):
 def test_a_stall_counts_for_all_that_was_due_behind_it():
     """Open loop: the clock stands still for no node."""
     from cli.bench.load import Load
+    from cli.bench.values import make_values
     from tests.support.fake_client import FakeNode
 
     node = FakeNode()
@@ -122,7 +123,7 @@ def test_a_stall_counts_for_all_that_was_due_behind_it():
         return now[0]
 
     producer.produce_many = slow
-    load = Load(producer, "bench", [b"x"] * 10, count=500, seconds=None, rate=1000, clock=clock)
+    load = Load(producer, "bench", make_values(10, 1), count=500, seconds=None, rate=1000, clock=clock)
     outcome = load.run()
     assert outcome.records == 500
     assert outcome.latencies.quantile_ms(0.5) > 100, "records that were due during the stall waited, too"

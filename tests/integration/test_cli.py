@@ -1,0 +1,249 @@
+"""The `ringlog` command as people use it: real processes, a real node."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cli.failures import ExitCode
+
+PROGRAM = [sys.executable, "-m", "cli.main"]
+WITHIN_S = 60
+
+
+@pytest.fixture
+def ringlog_command(ringlog_node):
+    """Run a command against the node; the result has stdout and stderr as text."""
+
+    def run(*arguments, given: str | bytes = "", code: int = 0):
+        data = given if isinstance(given, bytes) else given.encode()
+        done = subprocess.run(
+            [*PROGRAM, *map(str, arguments)],
+            input=data,
+            capture_output=True,
+            timeout=WITHIN_S,
+            env={**os.environ, "RINGLOG_BOOTSTRAP": ringlog_node.bootstrap},
+        )
+        done.stdout, done.stderr = done.stdout.decode(), done.stderr.decode()
+        assert done.returncode == code, f"{done.stdout}\n{done.stderr}"
+        return done
+
+    return run
+
+
+def objects(done):
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_topic_lives_from_create_to_delete(ringlog_command):
+    ringlog_command("topic", "create", "orders", "--partitions", 3)
+    assert [topic["name"] for topic in objects(ringlog_command("topic", "list", "--json"))] == ["orders"]
+    ringlog_command("topic", "alter", "orders", "--config", "segment.ms=3600000")
+    ringlog_command("topic", "add-partitions", "orders", 5)
+    [described] = objects(ringlog_command("topic", "describe", "orders", "--json"))
+    assert (len(described["partitions"]), described["config"]["segment.ms"]) == (5, "3600000")
+    wrong = ringlog_command("topic", "describe", "ordres", code=ExitCode.REFUSED)
+    assert "Did you mean 'orders'?" in wrong.stderr
+    again = ringlog_command("topic", "create", "orders", code=ExitCode.REFUSED)
+    assert "--if-not-exists" in again.stderr
+    ringlog_command("topic", "delete", "orders")
+    assert objects(ringlog_command("topic", "list", "--json")) == []
+
+
+def test_what_was_produced_is_consumed(ringlog_command):
+    ringlog_command("topic", "create", "orders", "--partitions", 2)
+    lines = "".join(f"k{number % 7}:{number}\n" for number in range(5000))
+    told = ringlog_command("produce", "orders", "-K", ":", "--codec", "lz4", given=lines).stderr
+    assert "5,000 records acknowledged, flushed" in told
+    printed = ringlog_command("consume", "orders", "--format", "%k:%v").stdout.splitlines()
+    assert sorted(printed) == sorted(lines.splitlines())
+    by_key = [int(line.partition(":")[2]) for line in printed if line.startswith("k3:")]
+    assert by_key == sorted(by_key), "records of a key keep their order"
+
+
+def test_every_field_survives_the_way_through_json(ringlog_command):
+    record = {
+        "key": "k",
+        "value": {"base64": "/wA="},
+        "headers": [["by", "ann"], ["by", {"base64": "/w=="}]],
+        "partition": 0,
+        "timestamp": 1_700_000_000_000,
+    }
+    ringlog_command("topic", "create", "orders", "--partitions", 1)
+    [report] = objects(ringlog_command("produce", "orders", "--json", given=json.dumps(record)))
+    assert (report["acknowledged"], report["durability"]) == (1, "flushed")
+    [found] = objects(ringlog_command("consume", "orders", "--json"))
+    assert found == {**record, "topic": "orders", "offset": 0}
+    assert ringlog_command("consume", "orders").stdout == "b'\\xff\\x00'\n"
+
+
+def test_consume_begins_and_ends_where_it_is_told(ringlog_command):
+    ringlog_command("topic", "create", "orders", "--partitions", 1)
+    lines = [json.dumps({"value": str(n), "timestamp": 1_700_000_000_000 + n}) for n in range(10)]
+    ringlog_command("produce", "orders", "--json", given="\n".join(lines))
+
+    def values(*arguments):
+        return ringlog_command("consume", "orders", *arguments).stdout.split()
+
+    assert values("--from", "7") == ["7", "8", "9"]
+    assert values("--from", "1700000000008") == ["8", "9"]
+    assert values("--from", "2023-11-14T22:13:20.009Z") == ["9"]
+    assert values("--from", "end", "--exit-at-end") == []
+    assert values("--count", "2") == ["0", "1"]
+    assert values("--from", "2030-01-01T00:00:00Z") == []
+
+
+def test_following_shows_new_records_until_ctrl_c(ringlog_node, ringlog_command):
+    ringlog_command("topic", "create", "orders", "--partitions", 1)
+    follower = subprocess.Popen(
+        [*PROGRAM, "consume", "orders", "--follow", "--bootstrap", ringlog_node.bootstrap],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert follower.stdout is not None and follower.stderr is not None
+        ringlog_command("produce", "orders", given="late\n")
+        assert follower.stdout.readline() == b"late\n"
+        follower.send_signal(signal.SIGINT)
+        rest, errors = follower.communicate(timeout=WITHIN_S)
+    finally:
+        follower.kill()
+        follower.wait()
+    assert (follower.returncode, rest, errors) == (ExitCode.INTERRUPTED, b"", b"")
+
+
+def test_a_reader_that_goes_away_ends_consume_quietly(ringlog_node, ringlog_command):
+    ringlog_command("produce", "orders", given="line\n" * 50_000)
+    consume = " ".join([*PROGRAM, "consume", "orders", "--bootstrap", ringlog_node.bootstrap])
+    done = subprocess.run(
+        ["bash", "-c", f"{consume} | head -n 1; exit ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        timeout=WITHIN_S,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (ExitCode.OUTPUT_CLOSED, b"line\n", b"")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["produce", "--count", 2000, "--producers", 2],
+        ["produce", "--seconds", 0.3, "--rate", 5000, "--acks", "1", "--codec", "zstd"],
+        ["produce", "--count", 500, "--acks", "0"],
+        ["consume", "--count", 3000],
+        ["latency", "--count", 20],
+        ["latency", "--rate", 200, "--seconds", 0.5],
+    ],
+)
+def test_bench_prints_one_object_on_one_line(ringlog_command, arguments):
+    [found] = objects(ringlog_command("bench", *arguments, "--json"))
+    assert set(found) >= {
+        "records",
+        "seconds",
+        "records_per_s",
+        "mb_per_s",
+        "p50_ms",
+        "p99_ms",
+        "p999_ms",
+        "durability",
+    }
+    assert found["records"] > 0 and found["seconds"] > 0
+    if "--count" in arguments:
+        assert found["records"] == arguments[arguments.index("--count") + 1]
+    expected = "none" if "--acks" in arguments and "0" in arguments else "flushed"
+    assert found["durability"] == expected
+
+
+def test_nobody_waits_long_for_a_node_that_is_not_there(tmp_path):
+    began = time.monotonic()
+    done = subprocess.run(
+        [*PROGRAM, "topic", "list", "--bootstrap", "127.0.0.1:1"],
+        capture_output=True,
+        timeout=WITHIN_S,
+        text=True,
+    )
+    assert done.returncode == ExitCode.RETRY
+    assert "ringlog start" in done.stderr and done.stderr.count("\n") == 1
+    assert time.monotonic() - began < 15
+
+
+def test_a_node_is_started_looked_at_and_stopped(tmp_path):
+    data_dir = str(tmp_path / "data")
+    node = subprocess.Popen(
+        [
+            *PROGRAM,
+            "start",
+            "--data-dir",
+            data_dir,
+            "--listen",
+            "tcp://127.0.0.1:0",
+            "--shards",
+            "1",
+            "--no-pin",
+            "--json",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def run(*arguments):
+        return subprocess.run(
+            [*PROGRAM, *arguments, "--data-dir", data_dir], capture_output=True, timeout=WITHIN_S, text=True
+        )
+
+    try:
+        assert node.stdout is not None
+        ready = json.loads(node.stdout.readline())
+        assert ready["pid"] == node.pid
+        status = json.loads(run("status", "--json").stdout)
+        assert status["wrong"] == [] and {p["role"] for p in status["processes"]} == {
+            "controller",
+            "net",
+            "shard",
+        }
+        assert "Nothing is wrong." in run("status").stdout
+        assert 'ringlog_up{role="shard",index="0"} 1' in run("metrics").stdout
+        second = run("start")
+        assert second.returncode == ExitCode.REFUSED and f"pid {node.pid}" in second.stderr
+        assert f"pid {node.pid}" in run("stop").stdout
+        assert node.wait(WITHIN_S) == ExitCode.OK
+    finally:
+        node.kill()
+        node.communicate()
+    gone = run("status")
+    assert gone.returncode == ExitCode.RETRY and "no node runs on" in gone.stderr
+
+
+def test_ctrl_c_stops_a_node_cleanly(tmp_path):
+    node = subprocess.Popen(
+        [
+            *PROGRAM,
+            "start",
+            "--data-dir",
+            str(tmp_path),
+            "--listen",
+            "tcp://127.0.0.1:0",
+            "--shards",
+            "1",
+            "--no-pin",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert node.stdout is not None and node.stdout.readline().startswith(
+            "ringlog is ready on tcp://127.0.0.1:"
+        )
+        node.send_signal(signal.SIGINT)
+        _, errors = node.communicate(timeout=WITHIN_S)
+    finally:
+        node.kill()
+        node.wait()
+    assert (node.returncode, errors) == (ExitCode.OK, "")

@@ -1,0 +1,22 @@
+"""The fixture that comes with the package: a node for every test, without topics of other tests."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+import ringlog
+
+
+@pytest.mark.parametrize("time", ["first", "second"])
+def test_each_test_finds_no_topics_of_another(ringlog_node, time):
+    with ringlog.Admin(bootstrap=ringlog_node.bootstrap) as admin:
+        assert admin.list_topics() == []
+        admin.create_topic("orders", num_partitions=1)
+    with ringlog.Producer(bootstrap=ringlog_node.bootstrap) as producer:
+        assert producer.produce("orders", b"lamp").result(10).offset == 0
+
+
+def test_the_node_keeps_its_data_where_it_says(ringlog_node):
+    assert os.path.exists(os.path.join(ringlog_node.data_dir, "node.json"))
