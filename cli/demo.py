@@ -23,6 +23,7 @@ from rich.table import Table
 
 from cli.demo_reader import ReadReport
 from cli.demo_records import VALUE_BYTES, values
+from cli.screen import Screen
 from ringlog.client.admin import Admin
 from ringlog.client.consumer import Consumer
 from ringlog.client.producer import Producer
@@ -77,7 +78,7 @@ def demo(
 
         ctx.invoke(storage_demo, records=records, directory=directory, keep=keep)
         return
-    console = Console(highlight=False)
+    console = Screen()
     made = directory is None
     if directory is None:
         os.makedirs("build", exist_ok=True)
