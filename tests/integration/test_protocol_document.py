@@ -41,6 +41,12 @@ def number_of(code: str) -> int:
     return next(int(row[0]) for row in tables(text, "Errors")[1] if row[1] == code)
 
 
+def bound(name: str) -> int:
+    """A bound, from the document."""
+    text = (DOCS / "PROTOCOL.md").read_text(encoding="utf-8")
+    return next(int(row[1]) for row in tables(text, "Bounds")[0] if row[0] == name)
+
+
 def test_the_client_uses_nothing_of_ringlog():
     tree = ast.parse(Path(wire.__file__).read_text(encoding="utf-8"))
     froms = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
@@ -169,7 +175,7 @@ def test_metadata_says_where_everything_is(client, node):
     cluster, node_id, version, endpoints, host, frame_max, topics = client.ask(
         wire.METADATA, [["wide", "no-such"]]
     )
-    assert cluster and node_id == 1 and version > 0 and frame_max == 8 * 1024 * 1024
+    assert cluster and node_id == 1 and version > 0 and frame_max == bound("FRAME_BYTES_MAX")
     assert endpoints == node.info.endpoints
     assert host.count(":") == 2
     wide, missing = topics
