@@ -1,4 +1,4 @@
-"""docs/PROTOCOL.md is enough to write a client from: one that knows nothing else speaks with a real node."""
+"""What docs/PROTOCOL.md says is what a real node does, as seen by a client that shares no code with ringlog."""
 
 from __future__ import annotations
 
