@@ -301,6 +301,12 @@ class NetService:
         came_us = self.peers.settle(peer, correlation) if peer is not None else None
         if peer is None or came_us is None:
             return
+        if peer.deaf:
+            # It asked for all this at once, and reads nothing of it: more would only wait in memory.
+            self._stats.counts["refused"] += 1
+            error = Overloaded("replies to earlier requests were not received yet. Receive them, then retry")
+            self._answer_error(peer, api_key, correlation, error)
+            return
         self._send_to(peer, message)
         if api_key in (Api.PRODUCE, Api.FETCH):
             name = "produce_us" if api_key == Api.PRODUCE else "fetch_us"
@@ -365,6 +371,8 @@ class NetService:
 
     def _refuse_frame(self, peer: Peer, frame: memoryview, error: RinglogError) -> None:
         """The header cannot be trusted: answer with what stands where api and correlation would."""
+        if peer.deaf:
+            return
         whole = len(frame) >= HEADER_BYTES
         api_key = frame[1] if whole else 0
         correlation = int.from_bytes(frame[8:16], "little") if whole else 0
