@@ -61,9 +61,13 @@ class FakeOutlet:
         self.replies: list[Reply] = []
 
     def send(self, frame: bytes) -> None:
-        _, api_key, flags, partition, correlation, session, _, body_bytes = struct.unpack_from("<BBHIQQII", frame)
+        _, api_key, flags, partition, correlation, session, _, body_bytes = struct.unpack_from(
+            "<BBHIQQII", frame
+        )
         assert body_bytes == len(frame) - FRAME_HEADER_BYTES
-        self.replies.append(Reply(api_key, flags, partition, correlation, session, frame[FRAME_HEADER_BYTES:]))
+        self.replies.append(
+            Reply(api_key, flags, partition, correlation, session, frame[FRAME_HEADER_BYTES:])
+        )
 
     def take(self) -> list[Reply]:
         replies, self.replies = self.replies, []

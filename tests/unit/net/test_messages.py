@@ -26,7 +26,8 @@ KINDS = sorted(
 )
 i64 = st.integers(-(2**63), 2**63 - 1)
 fetched_rows = st.lists(
-    st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1), i64, i64, i64, st.binary(max_size=30)), max_size=5
+    st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1), i64, i64, i64, st.binary(max_size=30)),
+    max_size=5,
 )
 
 

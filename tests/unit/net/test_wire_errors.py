@@ -47,7 +47,11 @@ def test_a_number_stands_for_its_error(code):
 def test_numbers_never_change():
     first = ["INTERNAL", "INVARIANT_BROKEN", "INVALID_REQUEST", "CORRUPT_BATCH", "CORRUPT_SEGMENT"]
     assert [NUMBERS[code] for code in first] == [1, 2, 3, 4, 5]
-    assert (NUMBERS["OFFSET_OUT_OF_RANGE"], NUMBERS["STALE_METADATA"], NUMBERS["CORRUPT_FRAME"]) == (7, 15, 23)
+    assert (NUMBERS["OFFSET_OUT_OF_RANGE"], NUMBERS["STALE_METADATA"], NUMBERS["CORRUPT_FRAME"]) == (
+        7,
+        15,
+        23,
+    )
 
 
 @pytest.mark.parametrize("number", [0, -1, 9999])
