@@ -85,6 +85,8 @@ CLIENT_REPLY_BYTES_MAX = 48 * MIB
 NODE_BYTES_IN_FLIGHT_MAX = 512 * MIB
 """Bytes of requests of all clients of a network process that are not answered yet."""
 CONNECTIONS_MAX = 8192
+UNFINISHED_BYTES_MAX = CLIENT_BYTES_IN_FLIGHT_MAX + 2 * FRAME_BYTES_MAX
+"""Bytes that a connection has received and that have not come out of the socket as messages; past it, it is cut."""
 SESSION_IDLE_MS = 15 * 60_000
 
 # A node.
