@@ -44,6 +44,8 @@ INDEX_INTERVAL_BYTES = 4 * KIB
 RELATIVE_OFFSET_MAX = 2**31 - 1
 PREALLOCATE_BYTES_MIN = 64 * KIB
 PREALLOCATE_BYTES_MAX = 64 * MIB
+FILLED_BYTES_MAX = 1 * MIB
+"""Space that is reserved in steps of at most this is filled with zeros."""
 
 # A shard.
 TAIL_BYTES_PER_SHARD = 256 * MIB
