@@ -15,7 +15,7 @@ help: ## this list
 
 setup: $(VENV)/.installed ## build ringlog and install it into .venv, with `ringlog` on its path
 
-demo: setup ## append, kill, tear, recover and read back, before your eyes
+demo: setup ## a node, a million records, a kill in the middle, every record checked
 	$(BIN)/ringlog demo
 
 test: $(VENV)/.test ## all tests, with short seeded runs of the slow lanes
@@ -28,8 +28,9 @@ check: $(VENV)/.dev ## formatting, lint, types, import contracts, C++ warnings: 
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_native.py
 
-bench: setup ## every figure beside its limit, measured in one run
+bench: $(VENV)/.test ## every figure beside its limit, measured in one run
 	$(BIN)/python -m perf micro
+	$(BIN)/python -m perf node
 
 fuzz: $(VENV)/.test ## the fuzz targets of every native parser; RUNS=… inputs each
 	$(BIN)/python tests/fuzz/run.py --runs $(RUNS)

@@ -1,256 +1,242 @@
-"""`ringlog demo`: a log appends durably, its writer is killed in mid-write, its tail is torn, nothing is lost.
+"""`ringlog demo`: a node takes a million records, loses a shard to kill -9 in the middle, and loses no record.
 
-Real processes, a real kill, a real check: exits with 1 when an acknowledged record is missing or wrong.
+Real processes, a real kill, a real check: exits with 1 when an acknowledged record is missing, twice or wrong.
 """
 
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
+import msgspec
+import numpy as np
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
-from cli.demo_tear import Tear, tear_last_batch
-from cli.demo_verify import WrongRecord, expected_checksum, find_by_time, read_by_offset
-from cli.demo_writer import NAME, SETTINGS, append, wall_ms
+from cli.demo_reader import ReadReport
+from cli.demo_records import VALUE_BYTES, values
 from cli.invocation import pasteable
-from cli.quiet import quiet
 from cli.screen import Screen
-from ringlog.disk.choose import open_disk
-from ringlog.limits import MIB
-from ringlog.log.names import LOG, partition_dir
-from ringlog.log.store import LogStore
+from ringlog.client.admin import Admin
+from ringlog.client.consumer import Consumer
+from ringlog.client.producer import Producer
+from ringlog.node.embedded import EmbeddedNode, embedded
+from ringlog.node.identity import read_info
 
-LATENCIES_KEPT = 2_000
-"""Acknowledgements that the live figures look back on."""
-ACKS_PER_UPDATE = 20
-TIMES_TRIED = 5
-
-
-class Ack(NamedTuple):
-    """One line of the writer."""
-
-    offset: int
-    nbytes: int
-    wait_us: int
-    at_s: float
-    """When it was acknowledged, by the clock that all processes share."""
-
-    @classmethod
-    def parse(cls, line: str) -> Ack:
-        offset, nbytes, wait_us, at_ns = map(int, line.split())
-        return cls(offset, nbytes, wait_us, at_ns / 1e9)
+TOPIC = "demo"
+PULSE = "demo-pulse"
+"""A topic with a partition on every shard: shows when a shard answers again."""
+CHUNK_RECORDS = 50_000
+CHUNKS_AHEAD = 4
+LATENCY_RECORDS = 300
 
 
-class Written(NamedTuple):
-    """What the writer had promised, and how fast."""
+class Loaded(NamedTuple):
+    """What the producer did."""
 
-    offset: int
-    """All records below it were acknowledged as flushed."""
-    nbytes: int
-    records_per_s: float
-    bytes_per_s: float
-    p50_ms: float
-    p99_ms: float
+    seconds: float
+    killed_pid: int
+    writable_ms: float
+    """From the kill until every shard had acknowledged a record again."""
 
 
 @click.command()
 @click.option(
-    "--records", default=2_000_000, type=click.IntRange(min=1), help="Kill the writer after so many."
+    "--records",
+    default=1_000_000,
+    type=click.IntRange(min=1000, max=100_000_000),
+    help="How many to send. [default: 1000000]",
 )
-@click.option("--dir", "directory", help="Where the log goes; by default a new directory under ./build.")
-@click.option("--keep", is_flag=True, help="Leave the log there, to look at it.")
-def demo(records: int, directory: str | None, keep: bool) -> None:
-    """Append durably, kill the writer, tear its last write, recover, and check every record.
+@click.option("--partitions", default=16, type=click.IntRange(min=1, max=1000), show_default=True)
+@click.option(
+    "--dir", "directory", help="Where the node keeps its data; by default a new directory under ./build."
+)
+@click.option("--keep", is_flag=True, help="Leave the data there, to look at it.")
+@click.option("--storage", is_flag=True, help="Show the storage engine alone: torn writes and recovery.")
+@click.pass_context
+def demo(
+    ctx: click.Context, records: int, partitions: int, directory: str | None, keep: bool, storage: bool
+) -> None:
+    """Start a node, send a million records through it, kill a shard in the middle, and check every record.
 
     \b
     Examples:
-      ringlog demo
-      ringlog demo --records 100000 --dir /tmp/demo --keep
+      ringlog demo                       about ten seconds
+      ringlog demo --records 10000000    more of the same
+      ringlog demo --keep                leave the data, for `ringlog log dump` and `ringlog start --data-dir`
+      ringlog demo --storage             one log without a node: torn writes and recovery
     """
+    if storage:
+        from cli.demo_storage import storage_demo
+
+        ctx.invoke(storage_demo, records=records, directory=directory, keep=keep)
+        return
     console = Screen()
+    made = directory is None
     if directory is None:
         os.makedirs("build", exist_ok=True)
-        directory = tempfile.mkdtemp(prefix="demo-", dir="build")
-    elif os.path.exists(partition_dir(directory, NAME)):
-        raise click.UsageError(f"{directory} already holds a log of the demo; name another directory")
-    else:
-        os.makedirs(directory, exist_ok=True)
-    path = partition_dir(directory, NAME)
+        directory = os.path.abspath(tempfile.mkdtemp(prefix="demo-", dir="build"))
+    elif os.path.exists(directory) and os.listdir(directory):
+        raise click.UsageError(f"{directory} is not empty; name another directory")
+    good = False
     try:
-        with quiet("ringlog.log"):  # what recovery finds is shown in its place
-            run(console, records, directory, path)
-    except (KeyboardInterrupt, BrokenPipeError):
-        shutil.rmtree(path, ignore_errors=True)  # nobody asked to keep the half of a demo
-        raise
-    except WrongRecord as wrong:
-        console.print(f"\n[bold red]✗ Lost:[/] {wrong}. The log is kept in {path}.")
-        sys.exit(1)
-    if keep:
-        show_next(console, path)
-        return
-    shutil.rmtree(path)
-    if not os.listdir(directory):
-        os.rmdir(directory)
-    console.print(
-        f"\nThe log was removed. Look into one yourself:\n  {_hint('demo', '--keep')}", soft_wrap=True
-    )
-
-
-def run(console: Screen, records: int, directory: str, path: str) -> None:
-    """The demo from the first append to the last check."""
-    console.print("[bold]1  Append.[/] Every record is on the device before its acknowledgement.")
-    written = write_and_kill(console, records, directory)
-    console.print(f"\n[bold]2  kill -9.[/] The writer is gone. It had promised {written.offset:,} records.")
-    segments = sorted(name for name in os.listdir(path) if name.endswith(LOG))
-    tear = tear_last_batch(f"{path}/{segments[-1]}", written.offset)
-    console.print(
-        f"   A power loss, too: {tear.gone_bytes:,} bytes of the last, unpromised batch in {segments[-1]} are "
-        f"gone, {tear.left_bytes:,} are left."
-    )
-    console.print("\n[bold]3  Open it again.[/]")
-    disk = open_disk()
-    try:
-        began = time.perf_counter()
-        store = LogStore(disk, directory)
-        store.open(NAME, SETTINGS, now_ms=wall_ms())
-        opened_ms = (time.perf_counter() - began) * 1e3
-        show_recovery(console, store, opened_ms)
-        console.print("\n[bold]4  Read it all back.[/]")
-        check_all(console, store, written, tear, opened_ms)
-        store.close(now_ms=wall_ms())
+        good = run(console, records, partitions, directory)
     finally:
-        disk.shutdown()
-
-
-def write_and_kill(console: Screen, records: int, directory: str) -> Written:
-    """Let a process append until it has acknowledged enough; kill it while it goes on."""
-    writer = subprocess.Popen(
-        [sys.executable, "-m", "cli.demo_writer", directory], stdout=subprocess.PIPE, text=True
-    )
-    assert writer.stdout is not None
-    acks: list[Ack] = []
-    with Progress(
-        TextColumn(" "), BarColumn(bar_width=12), TextColumn("{task.description}"), console=console
-    ) as live:
-        task = live.add_task("", total=records)
-        try:
-            for line in writer.stdout:
-                acks.append(Ack.parse(line))
-                if acks[-1].offset >= records:
-                    break
-                if len(acks) % ACKS_PER_UPDATE == 0:
-                    live.update(task, completed=acks[-1].offset, description=_speed(_sum_up(acks)))
-        finally:
-            writer.kill()
-            rest = writer.stdout.read()
-            writer.wait()
-            writer.stdout.close()
-        # What the writer said before it died was promised, too, even if nobody had read it yet.
-        acks += [Ack.parse(line) for line in rest.splitlines(keepends=True) if line.endswith("\n")]
-        if not acks or acks[-1].offset < records:
-            raise click.ClickException("the writer ended by itself; its message stands above")
-        written = _sum_up(acks)
-        live.update(task, completed=records, description=_speed(written))
-    return written
-
-
-def _sum_up(acks: list[Ack]) -> Written:
-    """The figures of a run so far; rates count from the first acknowledgement on, latencies look back a little."""
-    first, last = acks[0], acks[-1]
-    seconds = max(last.at_s - first.at_s, 1e-9)
-    waits = sorted(ack.wait_us for ack in acks[-LATENCIES_KEPT:])
-    return Written(
-        offset=last.offset,
-        nbytes=last.nbytes,
-        records_per_s=(last.offset - first.offset) / seconds,
-        bytes_per_s=(last.nbytes - first.nbytes) / seconds,
-        p50_ms=waits[len(waits) // 2] / 1e3,
-        p99_ms=waits[len(waits) * 99 // 100] / 1e3,
-    )
-
-
-def _speed(written: Written) -> str:
-    return (
-        f"{written.offset:,} records  {written.records_per_s / 1e6:.2f} M/s  {written.bytes_per_s / 1e6:.0f} MB/s  "
-        f"ack p50 {written.p50_ms:.1f} p99 {written.p99_ms:.1f} ms"
-    )
-
-
-def show_recovery(console: Screen, store: LogStore, opened_ms: float) -> None:
-    """What opening found and did."""
-    report, log = store.reports[NAME], store.logs[NAME]
-    console.print(
-        f"   {opened_ms:.0f} ms: scanned {report.scanned_bytes / MIB:,.1f} MiB behind the last checkpoint; the log "
-        f"ends at offset {log.next_offset:,}."
-    )
-    for problem in report.problems:
-        console.print(f"   [yellow]•[/] {problem}")
-
-
-def check_all(console: Screen, store: LogStore, written: Written, tear: Tear, opened_ms: float) -> None:
-    """Read by offset and by time, compare, append once more, and show the outcome as a table."""
-    end = store.logs[NAME].next_offset
-    if end < written.offset:
-        raise WrongRecord(
-            f"{written.offset - end:,} acknowledged records from offset {end:,} on are not there"
+        if made and not keep:
+            shutil.rmtree(directory, ignore_errors=True)
+    if keep:
+        console.print(
+            f"\nThe data is kept:\n  [cyan]{escape(pasteable('log', 'verify', directory))}[/]", soft_wrap=True
         )
+    sys.exit(0 if good else 1)
+
+
+def run(console: Screen, records: int, partitions: int, directory: str) -> bool:
+    """The demo from the start of the node to the last check; whether all was well."""
     began = time.perf_counter()
-    found = read_by_offset(store, written.offset)
-    read_s = time.perf_counter() - began
-    expected = expected_checksum(written.offset)
-    if found.checksum != expected:
-        raise WrongRecord(f"the acknowledged values have CRC32C {found.checksum:08x}, not {expected:08x}")
-    tried = [end * number // TIMES_TRIED for number in range(TIMES_TRIED)]
-    for offset in tried:
-        find_by_time(store, offset)
-    append(store, end)
-    store.drain(now_ms=wall_ms())
-    if store.logs[NAME].flushed_offset <= end:
-        raise WrongRecord("the recovered log took an append and did not flush it")
-    cut = store.reports[NAME].cut_bytes
-    table = Table(show_header=False, box=None, padding=(0, 2))
-    rows = (
-        ("acknowledged before the kill", f"{written.offset:,} records, {written.nbytes / 1e6:,.0f} MB"),
-        ("found again", f"all of them, and {found.records - written.offset:,} that were not yet promised"),
-        ("CRC32C of the acknowledged", f"{found.checksum:08x}, as it must be"),
-        (
-            "torn, cut and saved aside",
-            f"{cut:,} bytes, of {tear.left_bytes:,} that were left of the torn batch",
-        ),
-        ("opened again", f"in {opened_ms:.0f} ms, and writable: one more batch was appended and flushed"),
-        ("read back by offset", f"{found.nbytes / read_s / 1e6:,.0f} MB/s, each record compared"),
-        ("found by time", f"{len(tried)} of {len(tried)} times"),
+    shards = len(os.sched_getaffinity(0))
+    with embedded(shards=shards, data_dir=directory) as node:
+        took_ms = (time.perf_counter() - began) * 1e3
+        console.print(
+            f"[bold]1  A node.[/] Ready in {took_ms:.0f} ms at {node.bootstrap}: a supervisor, {shards} shards, a "
+            f"network process, a controller."
+        )
+        with Admin(node.bootstrap) as admin:
+            admin.create_topic(TOPIC, num_partitions=partitions)
+            admin.create_topic(PULSE, num_partitions=shards)
+        console.print(
+            f"\n[bold]2  {records:,} records[/] of {VALUE_BYTES} bytes over {partitions} partitions, each flushed "
+            "to disk before its acknowledgement.\n   A consumer reads along. In the middle a shard gets kill -9."
+        )
+        loaded, report = load(console, node, records, partitions)
+        console.print(
+            "\n[bold]3  One at a time[/], from produce() until the consumer has it, flushed in between."
+        )
+        p50_ms, p99_ms = latency(node)
+    return show(console, records, loaded, report, p50_ms, p99_ms)
+
+
+def load(console: Screen, node: EmbeddedNode, records: int, partitions: int) -> tuple[Loaded, ReadReport]:
+    """Produce and consume at once, with a kill in between."""
+    reader = subprocess.Popen(
+        [sys.executable, "-m", "cli.demo_reader", node.bootstrap, TOPIC, str(partitions), str(records)],
+        stdout=subprocess.PIPE,
+        text=True,
     )
-    for what, value in rows:
-        table.add_row("[green]✓[/]", what, value)
+    assert reader.stdout is not None
+    try:
+        with Progress(
+            TextColumn("  "), BarColumn(bar_width=24), TextColumn("{task.description}"), console=console
+        ) as live:
+            task = live.add_task("", total=records)
+            loaded = produce(node, records, live, task)
+        line = reader.stdout.readline()
+        report = msgspec.json.decode(line or '{"read":0,"seconds":1}', type=ReadReport)
+    finally:
+        reader.kill()
+        reader.wait()
+        reader.stdout.close()
+    return loaded, report
+
+
+def produce(node: EmbeddedNode, records: int, live: Progress, task: TaskID) -> Loaded:
+    """Send everything, some chunks ahead of the acknowledgements; kill a shard at two fifths."""
+    killed_pid, writable_ms = 0, 0.0
+    acked = 0
+    with Producer(bootstrap=node.bootstrap) as producer:
+        waiting = []
+        began = time.perf_counter()
+        paused_s = 0.0
+        for first in range(0, records, CHUNK_RECORDS):
+            count = min(CHUNK_RECORDS, records - first)
+            waiting.append((count, producer.produce_many(TOPIC, values(first, count))))
+            if not killed_pid and first >= records * 2 // 5:
+                pause = time.perf_counter()
+                killed_pid, writable_ms = kill_a_shard(node, live)
+                paused_s += time.perf_counter() - pause
+            while len(waiting) > CHUNKS_AHEAD:
+                acked += _settle(waiting, live, task, acked, began)
+        while waiting:
+            acked += _settle(waiting, live, task, acked, began)
+        seconds = time.perf_counter() - began
+    return Loaded(seconds, killed_pid, writable_ms)
+
+
+def _settle(waiting: list[Any], live: Progress, task: TaskID, acked: int, began: float) -> int:
+    count, future = waiting.pop(0)
+    future.result(60)
+    rate = (acked + count) / (time.perf_counter() - began)
+    live.update(
+        task, completed=acked + count, description=f"{acked + count:,} acknowledged  {rate / 1e6:.2f} M/s"
+    )
+    return int(count)
+
+
+def kill_a_shard(node: EmbeddedNode, live: Progress) -> tuple[int, float]:
+    """Kill the first shard; its pid, and how long it took until every shard acknowledged again."""
+    info = read_info(node.data_dir) or node.info
+    shards = [process for process in info.processes if process.role == "shard"]
+    with Producer(bootstrap=node.bootstrap) as pulse:
+        for partition in range(len(shards)):
+            pulse.produce(PULSE, b"before", partition=partition).result(30)
+        os.kill(shards[0].pid, signal.SIGKILL)
+        began = time.perf_counter()
+        for partition in range(len(shards)):
+            pulse.produce(PULSE, b"after", partition=partition).result(30)
+        took_ms = (time.perf_counter() - began) * 1e3
+    live.console.print(
+        f"   [red]kill -9[/] {shards[0].pid} (shard 0): a new one took over, and every shard acknowledged again after "
+        f"{took_ms:.0f} ms"
+    )
+    return shards[0].pid, took_ms
+
+
+def latency(node: EmbeddedNode) -> tuple[float, float]:
+    """Milliseconds from produce() until a consumer has the record: median and 99th of a hundred."""
+    waits = []
+    with Producer(bootstrap=node.bootstrap) as producer, Consumer(bootstrap=node.bootstrap) as consumer:
+        consumer.assign([(PULSE, 0)])
+        consumer.seek_to_end((PULSE, 0))
+        consumer.poll(timeout_ms=50)
+        for number in range(LATENCY_RECORDS):
+            began = time.perf_counter()
+            producer.produce(PULSE, b"%d" % number, partition=0)
+            while not consumer.poll(timeout_ms=1000):
+                continue
+            waits.append(time.perf_counter() - began)
+    return float(np.percentile(waits, 50)) * 1e3, float(np.percentile(waits, 99)) * 1e3
+
+
+def show(
+    console: Screen, records: int, loaded: Loaded, report: ReadReport, p50_ms: float, p99_ms: float
+) -> bool:
+    """The outcome as a table; whether all was well."""
+    good = report.read >= records and not (report.missing or report.repeated or report.disordered)
+    rate = records / loaded.seconds
+    table = Table.grid(padding=(0, 4))
+
+    def line(fine: bool, what: str, found: str) -> None:
+        table.add_row("[green]✓[/]" if fine else "[bold red]✗[/]", what, found)
+
+    line(True, "acknowledged", f"{records:,} records, all flushed before the ack")
+    line(not report.missing, "lost", f"{report.missing:,}")
+    line(not report.repeated, "delivered twice", f"{report.repeated:,}")
+    line(not report.disordered, "out of order", f"{report.disordered:,}")
+    line(
+        True,
+        "throughput",
+        f"{rate / 1e6:.2f} M records/s, {rate * VALUE_BYTES / 1e6:.0f} MB/s, kill included",
+    )
+    line(True, "writable after the kill", f"in {loaded.writable_ms:.0f} ms")
+    line(True, "produce → consume", f"p50 {p50_ms:.2f} ms, p99 {p99_ms:.2f} ms")
+    console.print()
     console.print(table)
-
-
-def show_next(console: Screen, path: str) -> None:
-    """What to try with the log that was kept."""
-    first = min(name for name in os.listdir(path) if name.endswith(LOG))
-    console.print(
-        "\nTry next:\n"
-        f"  {_hint('log', 'verify', path)}\n"
-        f"  {_hint('log', 'dump', f'{path}/{first}')} [cyan]| head[/]\n"
-        f"  [cyan]ls -l {escape(shlex.quote(path))}[/]   # the *.cut file holds what was torn",
-        soft_wrap=True,
-    )
-
-
-def _hint(*arguments: str) -> str:
-    return f"[cyan]{escape(pasteable(*arguments))}[/]"
-
-
-if __name__ == "__main__":
-    demo(prog_name="python -m cli.demo")
+    return good

@@ -9,9 +9,12 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
+from typing import NoReturn
 
 from cli.demo_records import BATCH_RECORDS, batch
+from cli.failures import exit_code, failure_line
 from ringlog.disk.choose import open_disk
+from ringlog.errors import RinglogError
 from ringlog.limits import MIB
 from ringlog.log.batch import batch_infos
 from ringlog.log.events import Progress
@@ -36,7 +39,7 @@ def append(store: LogStore, first_offset: int) -> int:
     return data.nbytes
 
 
-def write_for_ever(directory: str) -> None:
+def write_for_ever(directory: str) -> NoReturn:
     store = LogStore(open_disk(), directory)
     store.open(NAME, SETTINGS, now_ms=wall_ms())
     waiting: deque[tuple[int, int, float]] = deque()
@@ -63,5 +66,14 @@ def write_for_ever(directory: str) -> None:
             print(event.offset, acknowledged_bytes, int(waited_s * 1e6), time.monotonic_ns(), flush=True)
 
 
+def main(directory: str) -> int:
+    """Append until that fails; the exit code of what it failed by."""
+    try:
+        write_for_ever(directory)
+    except (RinglogError, OSError) as error:
+        print(failure_line(error), file=sys.stderr)
+        return exit_code(error)
+
+
 if __name__ == "__main__":
-    write_for_ever(sys.argv[1])
+    sys.exit(main(sys.argv[1]))

@@ -6,7 +6,7 @@
   2   the command line is wrong
   3   ringlog refused: the request, or the data that it needs, is wrong
   4   ringlog could not do it now; the same command may work later
-  5   the operating system refused: a path, a permission, a device
+  5   the operating system refused: a path, a permission, a device, a full disk
 130   interrupted (Ctrl-C)
 141   the reader of the output went away, as in `| head`
 ====  ==========================================================================
@@ -21,7 +21,7 @@ import sys
 from enum import IntEnum
 
 from cli.printable import printable
-from ringlog.errors import CorruptInput, InvariantBroken, NodeUnavailable, RinglogError
+from ringlog.errors import CorruptInput, DiskFull, InvariantBroken, NodeUnavailable, RinglogError
 
 
 class ExitCode(IntEnum):
@@ -83,6 +83,8 @@ def _advice(error: RinglogError) -> str:
         return "`ringlog log verify` lists all that is broken."
     if isinstance(error, NodeUnavailable):
         return "Start one with `ringlog start`, or check --bootstrap or --data-dir."
+    if isinstance(error, DiskFull):
+        return _ADVICE_BY_ERRNO[errno.ENOSPC]
     if error.retriable:
         return "Try again in a moment."
     return "See --help."
@@ -95,7 +97,7 @@ def exit_code(error: RinglogError | OSError) -> ExitCode:
     >>> exit_code(PartitionBusy("orders-0 is busy")).name
     'RETRY'
     """
-    if isinstance(error, OSError):
+    if isinstance(error, OSError | DiskFull):
         return ExitCode.SYSTEM
     return ExitCode.RETRY if error.retriable else ExitCode.REFUSED
 

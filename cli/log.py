@@ -24,7 +24,7 @@ def log() -> None:
 
 
 @log.command()
-@click.argument("path", type=click.Path(exists=True))
+@click.argument("path", type=click.Path(exists=True, readable=False))
 @click.option("--records", is_flag=True, help="Print records instead of batches.")
 @click.option(
     "--from-offset", type=click.IntRange(min=0), default=0, help="Leave out what ends below this offset."
@@ -74,7 +74,7 @@ def dump(
 
 
 @log.command()
-@click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False))
+@click.argument("directory", metavar="DIR", type=click.Path(exists=True, file_okay=False, readable=False))
 @click.option("--compacted", is_flag=True, help="Offsets may skip: the log was compacted.")
 @json_option
 @click.pass_context
@@ -82,8 +82,8 @@ def verify(ctx: click.Context, directory: str, compacted: bool, as_json: bool) -
     """Check every invariant of the partitions in DIR, and print every one that is broken.
 
     DIR is the directory of a partition, or a data directory with such directories in it. Stop the node first, or
-    verify a copy: files that change meanwhile look broken. Violations make the exit code 1; notes (what was set
-    aside, what the next open will cut) do not.
+    verify a copy: files that change meanwhile look broken. Violations make the exit code 1, files that cannot be read
+    5; notes (what was set aside, what the next open will cut) do not.
 
     \b
     Examples:
@@ -98,8 +98,7 @@ def verify(ctx: click.Context, directory: str, compacted: bool, as_json: bool) -
             f"{directory!r} is no partition and has none in it.", ctx=ctx, param_hint="'DIR'"
         )
     with _plain_disk() as disk:
-        if not verify_paths(disk, partitions, compacted=compacted, as_json=as_json):
-            ctx.exit(ExitCode.BROKEN_DATA)
+        ctx.exit(verify_paths(disk, partitions, compacted=compacted, as_json=as_json))
 
 
 @contextmanager

@@ -9,11 +9,14 @@ from contextlib import closing, contextmanager
 
 import msgspec
 
+from cli.failures import ExitCode
 from cli.printable import printable
 from ringlog.disk.api import Disk
+from ringlog.log.findings import Finding, Rule
 from ringlog.log.known_files import FileKind, known_file
 from ringlog.log.names import parse_partition_dir
-from ringlog.log.verify import Finding, iter_findings
+from ringlog.log.removal import is_deleted_dir
+from ringlog.log.verify import iter_findings
 
 
 def find_partitions(directory: str) -> list[str]:
@@ -21,7 +24,11 @@ def find_partitions(directory: str) -> list[str]:
     if _holds_partition_files(directory):
         return [directory]
     with os.scandir(directory) as entries:
-        below = sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+        below = sorted(
+            entry.path
+            for entry in entries
+            if entry.is_dir(follow_symlinks=False) and not is_deleted_dir(entry.name)
+        )
     found = [path for path in below if _holds_partition_files(path)]
     if not found and parse_partition_dir(os.path.basename(os.path.abspath(directory))):
         return [directory]  # a partition that nothing was ever appended to
@@ -33,17 +40,20 @@ def _holds_partition_files(directory: str) -> bool:
         return any(known_file(entry.name) is not None for entry in entries)
 
 
-def verify_paths(disk: Disk, partitions: list[str], *, compacted: bool, as_json: bool) -> bool:
-    """Check the partitions one after another and print each finding as it is made. False when one is a violation."""
+def verify_paths(disk: Disk, partitions: list[str], *, compacted: bool, as_json: bool) -> ExitCode:
+    """Check the partitions one after another and print each finding as it is made. SYSTEM when a file could not be
+    read, for then nobody knows; else BROKEN_DATA when there was a violation."""
     segments_by_path = {path: _segment_sizes(disk, path) for path in partitions}
     segments = sum(len(sizes) for sizes in segments_by_path.values())
     total_bytes = sum(sum(sizes) for sizes in segments_by_path.values())
     violations = notes = 0
+    unreadable = False
     with _progress(total_bytes) as on_progress:
         for path in partitions:
             findings = iter_findings(disk, path, compacted=compacted, on_progress=on_progress)
             with closing(findings):
                 for finding in findings:
+                    unreadable |= finding.rule is Rule.READABLE
                     violations += finding.is_violation
                     notes += not finding.is_violation
                     sys.stdout.write(_json(finding) if as_json else f"{printable(str(finding))}\n")
@@ -58,7 +68,9 @@ def verify_paths(disk: Disk, partitions: list[str], *, compacted: bool, as_json:
         sys.stdout.write(msgspec.json.encode({"type": "summary", **summary}).decode() + "\n")
     else:
         sys.stdout.write(", ".join(_counted(count, what) for what, count in summary.items()) + "\n")
-    return violations == 0
+    if unreadable:
+        return ExitCode.SYSTEM
+    return ExitCode.BROKEN_DATA if violations else ExitCode.OK
 
 
 def _segment_sizes(disk: Disk, path: str) -> list[int]:

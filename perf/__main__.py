@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from perf.micro.command import micro
+from perf.node.command import node
 
 
 @click.group()
@@ -13,6 +14,7 @@ def perf() -> None:
 
 
 perf.add_command(micro)
+perf.add_command(node)
 
 if __name__ == "__main__":
     perf(prog_name="python -m perf")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ringlog import errors as errors
     from ringlog.client.admin import Admin as Admin
+    from ringlog.client.consumer import Consumer as Consumer
     from ringlog.client.producer import Producer as Producer
 
 __version__ = "0.1.0"

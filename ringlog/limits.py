@@ -68,9 +68,9 @@ RING_DRAIN_BYTES_MAX = 16 * MIB
 """Bytes walked by one drain unless the caller says otherwise: bounds a cycle's checking."""
 
 # The wire.
-FRAME_BYTES_MAX = 8 * MIB
-"""Largest frame that a node takes, header included; a quarter of a request ring."""
-CONTROL_BODY_BYTES_MAX = 1 * MIB
+FRAME_BYTES_MAX = 8 * MIB - 64
+"""Largest frame that a node takes, header included: what a request ring takes as one message."""
+CONTROL_BODY_BYTES_MAX = 512 * KIB
 FETCH_BYTES_MAX = 16 * MIB
 """Data of one fetch reply; a single larger batch is served all the same."""
 FETCH_WAIT_MS_MAX = 60_000
@@ -95,8 +95,13 @@ TOPIC_NAME_CHARS_MAX = 200
 SHARDS_MAX = 256
 REQUEST_RING_BYTES = 32 * MIB
 REPLY_RING_BYTES = 8 * MIB
+CONTROL_RING_BYTES = 4 * MIB
+DELTA_RECORDS_MAX = 1000
+"""Metadata records in one frame; each is far below a kilobyte."""
 
-assert FRAME_BYTES_MAX <= REQUEST_RING_BYTES // 4
+assert FRAME_BYTES_MAX <= REQUEST_RING_BYTES // 4 - 8
+assert CONTROL_BODY_BYTES_MAX + DELTA_RECORDS_MAX * KIB // 2 <= CONTROL_RING_BYTES // 4
+assert FETCH_PARTITIONS_MAX * 64 < REPLY_RING_BYTES // 4
 assert WRITE_BYTES_TARGET <= WRITE_BYTES_MAX
 assert WRITE_BYTES_MAX < PENDING_BYTES_PER_PARTITION_MAX < TAIL_BYTES_PER_SHARD
 assert 3 * CHECKPOINT_BYTES < UNCHECKPOINTED_BYTES_PER_SHARD

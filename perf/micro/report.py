@@ -65,7 +65,7 @@ def show(report: Report, console: Console) -> None:
             result.name,
             f"{result.value:.3g} {result.unit}",
             f"{result.spread:.0%}",
-            f"{result.limit_value:.3g}",
+            f"{result.limit_value:.3g} {result.unit}",
             f"{result.ratio:.2f}",
             result.goal.text,
         )

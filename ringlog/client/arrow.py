@@ -37,16 +37,17 @@ SCHEMA = _pa.schema(
 )
 """The columns of `poll_arrow()`."""
 
-_constants: dict[TopicPartition, tuple[Any, Any]] = {}
-"""Topic and partition, repeated, of partitions that were polled: a batch takes a slice of them."""
-_CONSTANTS_MAX = 64
+_topics: dict[str, Any] = {}
+"""Names of topics that were polled, repeated: a batch takes a slice."""
+_TOPICS_MAX = 64
 _REPEATED_MIN = 16 * 1024
 
 
 def record_batch(tp: TopicPartition, data: memoryview) -> pyarrow.RecordBatch:
     """All records of a buffer of whole batches. Raises CorruptBatch at the first fault."""
     columns = _pa.record_batch(decode_columns(data))
-    topic, partition = _constant(tp, columns.num_rows)
+    count = columns.num_rows
+    topic, partition = _repeated(tp.topic, count), _pa.array(np.full(count, tp.partition, np.int32))
     return _pa.RecordBatch.from_arrays([topic, partition, *columns.columns], schema=SCHEMA)
 
 
@@ -55,12 +56,10 @@ def offsets_of(batch: pyarrow.RecordBatch) -> npt.NDArray[np.int64]:
     return batch.column(2).to_numpy()  # type: ignore[no-any-return]
 
 
-def _constant(tp: TopicPartition, count: int) -> tuple[Any, Any]:
-    known = _constants.get(tp)
-    if known is None or len(known[0]) < count:
-        if len(_constants) >= _CONSTANTS_MAX:
-            _constants.clear()
-        repeated = max(_REPEATED_MIN, 2 * count)
-        known = (_pa.repeat(tp.topic, repeated), _pa.repeat(_pa.scalar(tp.partition, _pa.int32()), repeated))
-        _constants[tp] = known
-    return known[0].slice(0, count), known[1].slice(0, count)
+def _repeated(topic: str, count: int) -> Any:
+    known = _topics.get(topic)
+    if known is None or len(known) < count:
+        if len(_topics) >= _TOPICS_MAX:
+            _topics.clear()
+        known = _topics[topic] = _pa.repeat(topic, max(_REPEATED_MIN, 2 * count))
+    return known.slice(0, count)

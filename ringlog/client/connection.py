@@ -15,7 +15,7 @@ import msgspec
 from ringlog.client.loop import Loop, Tick
 from ringlog.client.metadata import TopicCache, topic_error
 from ringlog.client.settings import ClientSettings, endpoints_of
-from ringlog.errors import ClientClosed, RequestTimeout, RinglogError
+from ringlog.errors import ClientClosed, InvalidRequest, RequestTimeout, RinglogError
 from ringlog.net.framing import Api, Header
 from ringlog.net.messages import (
     MetadataReply,
@@ -77,6 +77,7 @@ class Connection:
         on_retry: Callable[[RinglogError], None] | None = None,
     ) -> R:
         """Ask and wait for the answer. Errors that a retry can help are retried until the time is over."""
+        self.check_may_wait()
         patience_s = self.settings.request_timeout_ms / 1000 if timeout_s is None else timeout_s
         deadline_s = time.monotonic() + patience_s
         backoff_s = self.settings.retry_backoff_ms / 1000
@@ -198,6 +199,11 @@ class Connection:
         """Whether the caller is the I/O thread, which must not wait for answers."""
         return self._loop is not None and self._loop.on_thread()
 
+    def check_may_wait(self) -> None:
+        """InvalidRequest on the I/O thread: what it would wait for is its own work."""
+        if self.on_io_thread():
+            raise InvalidRequest("a callback may not wait for the node: hand the work to another thread")
+
     @property
     def closed(self) -> bool:
         return self._closed
@@ -218,8 +224,8 @@ class Connection:
                 for tick in self._ticks:
                     loop.add_tick(tick)
                 self._finalizer = weakref.finalize(self, loop.stop)
+                self._loop = loop  # before its first tick, which may ask which thread it is on
                 loop.start()
-                self._loop = loop
             return self._loop
 
     def _after_fork(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from ringlog.client.fetcher import Fetcher
 from ringlog.client.offsets import OffsetAndTimestamp
 from ringlog.client.polling import Poller
 from ringlog.client.records import ConsumerRecord
-from ringlog.client.settings import DEFAULT_BOOTSTRAP, settings_of
+from ringlog.client.settings import settings_of
 from ringlog.errors import InvalidRequest, OffsetOutOfRange
 from ringlog.model import TopicPartition
 from ringlog.net.messages import EARLIEST, LATEST
@@ -47,14 +46,14 @@ class Consumer:
     ringlog.errors.InvalidRequest: there is no setting 'fetch_max_wait'; did you mean 'fetch_max_wait_ms'?
     """
 
-    def __init__(
-        self, bootstrap: str = DEFAULT_BOOTSTRAP, group_id: str | None = None, **settings: Any
-    ) -> None:
+    def __init__(self, bootstrap: str | None = None, group_id: str | None = None, **settings: Any) -> None:
         if group_id is not None:
             raise InvalidRequest(
                 "consumer groups are not there yet: leave group_id out, and assign() partitions by hand"
             )
-        self._settings = settings_of(ConsumerSettings, {"bootstrap": bootstrap, **settings})
+        if bootstrap is not None:
+            settings["bootstrap"] = bootstrap
+        self._settings = settings_of(ConsumerSettings, settings)
         self._connection = Connection(self._settings)
         self._driver = FetchDriver(self._connection, Fetcher(self._settings))
         self._poller = Poller(self._driver, self._settings)
@@ -142,7 +141,8 @@ class Consumer:
         tp = self._assigned(partition)
         for record in reversed(self._unread):
             if record.partition == tp.partition and record.topic == tp.topic:
-                return record.offset
+                offset: int = record.offset
+                return offset
         self._driver.settle([tp], self._api_timeout_s())
         position = self._driver.look(lambda fetcher: fetcher[tp].position)
         if position == UNKNOWN:
@@ -196,12 +196,12 @@ class Consumer:
         """Let polls return nothing of these until they are resumed. What was fetched of them is kept."""
         tps = [self._assigned(partition) for partition in partitions]
         self._put_back()
-        self._driver.change(lambda fetcher: [fetcher.pause(tp) for tp in tps])
+        self._driver.change(lambda fetcher: fetcher.pause(*tps))
 
     def resume(self, *partitions: Partition) -> None:
         """Let polls return records of these again."""
         tps = [self._assigned(partition) for partition in partitions]
-        self._driver.change(lambda fetcher: [fetcher.resume(tp) for tp in tps])
+        self._driver.change(lambda fetcher: fetcher.resume(*tps))
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
@@ -233,7 +233,7 @@ class Consumer:
     def _seek_to(self, end: int, partitions: tuple[Partition, ...]) -> None:
         tps = [self._assigned(partition) for partition in partitions] or list(self.assignment())
         self._put_back()
-        self._driver.change(lambda fetcher: [fetcher.seek_to(tp, end) for tp in tps])
+        self._driver.change(lambda fetcher: fetcher.seek_to(end, *tps))
         self._driver.settle(tps, self._api_timeout_s())
 
     def _ends(self, end: int, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
@@ -248,7 +248,7 @@ class Consumer:
         for record in reversed(unread):
             first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         if first:
-            self._driver.change(lambda fetcher: [fetcher.seek(tp, at) for tp, at in first.items()])
+            self._driver.change(lambda fetcher: fetcher.seek_all(first))
 
     def _api_timeout_s(self) -> float:
         return self._settings.default_api_timeout_ms / 1000

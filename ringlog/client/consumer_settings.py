@@ -22,7 +22,7 @@ class ConsumerSettings(ClientSettings, frozen=True, kw_only=True):
     """The node waits for so much before it answers, but no longer than fetch_max_wait_ms."""
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = limits.FETCH_BYTES_MAX
-    """Bytes of one reply, and bytes fetched ahead of the poller over all partitions."""
+    """Bytes of one reply. Also how much is fetched ahead of the poller, beside what is on its way already."""
     max_partition_fetch_bytes: int = 1 * limits.MIB
     """Bytes of one partition in one reply; a single larger batch comes all the same."""
     default_api_timeout_ms: int = 60_000

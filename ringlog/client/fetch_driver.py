@@ -14,7 +14,8 @@ from typing import TypeVar
 
 from ringlog.client.assigned import Assigned
 from ringlog.client.connection import Connection
-from ringlog.client.fetcher import Ask, Fetcher
+from ringlog.client.fetcher import Fetcher
+from ringlog.client.lookups import Ask
 from ringlog.errors import ClientClosed, RequestTimeout, RinglogError
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Header

@@ -11,7 +11,11 @@ import numpy.typing as npt
 
 from ringlog.errors import InvalidRequest
 from ringlog.records.columns import Column
-from ringlog.records.partitioner import partition_column
+from ringlog.records.partitioner import key_partitions
+
+_LIST_ROWS = 16 * 1024
+_KEYED_LIST_ROWS = 1024 * 1024
+"""More, so that each partition's share fills batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,9 @@ class Chunk:
 def chunks_of(values: Any, keys: Any, headers: Any, timestamps: Any, now_ms: int) -> Iterator[Chunk]:
     """Columns whose pieces are contiguous in memory: one chunk, or those of Arrow's ChunkedArrays."""
     times = _times(timestamps, now_ms)
+    if _is_list(values) and headers is None and (keys is None or _is_list(keys)):
+        yield from _list_chunks(values, keys, times)
+        return
     columns = [_chunked(values, "values"), _chunked(keys, "keys"), _headers(headers), _chunked_times(times)]
     count = sum(len(part) for part in columns[0] or [])
     for name, parts in zip(("keys", "headers", "timestamps"), columns[1:], strict=True):
@@ -40,6 +47,29 @@ def chunks_of(values: Any, keys: Any, headers: Any, timestamps: Any, now_ms: int
         ready = [None if piece is None else _slice(piece, size) for piece in pieces]
         yield Chunk(ready[0], ready[1], ready[2], times if ready[3] is None else ready[3], size)
         at += size
+
+
+def _is_list(column: Any) -> bool:
+    return isinstance(column, list | tuple)
+
+
+def _list_chunks(values: Any, keys: Any, times: Any) -> Iterator[Chunk]:
+    """Lists are gathered piece by piece, so that what was gathered is still in the cache when it is encoded."""
+    if keys is not None and len(keys) != len(values):
+        raise InvalidRequest(f"keys: one for each of the {len(values)} values is needed")
+    rows = _LIST_ROWS if keys is None else _KEYED_LIST_ROWS
+    parts = _chunked_times(times)
+    if parts is not None and (len(parts) != 1 or len(parts[0]) != len(values)):
+        raise InvalidRequest(f"timestamps: one for each of the {len(values)} values is needed")
+    for at in range(0, len(values), rows):
+        some = values[at : at + rows]
+        yield Chunk(
+            Column.gather(some, "values"),
+            None if keys is None else Column.gather(keys[at : at + rows], "keys"),
+            None,
+            times if parts is None else parts[0][at : at + rows],
+            len(some),
+        )
 
 
 class _Piece(NamedTuple):
@@ -133,24 +163,15 @@ def _headers(headers: Any) -> list[Any] | None:
     raise InvalidRequest("headers of produce_many must be an Arrow list<struct<key: string, value: binary>>")
 
 
-def rows_by_partition(chunk: Chunk, partitions: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def rows_by_partition(chunk: Chunk, partitions: int) -> tuple[npt.NDArray[np.int64], list[int]]:
     """The rows of a chunk ordered by the partition of their key, each partition's in their own order; and where
     each partition's begin, one entry more than partitions. Records without a key are spread evenly."""
-    column = chunk.keys if isinstance(chunk.keys, Column) else _column_of_arrow(chunk.keys)
-    where = partition_column(column.offsets, column.data, partitions)
-    if column.valid is not None:
-        bits = np.unpackbits(column.valid, count=len(column), bitorder="little").astype(bool)
-        missing = np.flatnonzero(~bits)
+    where = key_partitions(chunk.keys, partitions)
+    missing = np.flatnonzero(where < 0)
+    if len(missing):
+        where = where.copy()
         where[missing] = np.arange(len(missing)) % partitions
-    small = where.astype(np.int16) if partitions < 2**15 else where  # a radix sort, where the type is short
-    rows = np.argsort(small, kind="stable")
-    bounds = np.searchsorted(small[rows], np.arange(partitions + 1))
-    return rows.astype(np.int64, copy=False), bounds
-
-
-def _column_of_arrow(array: Any) -> Column:
-    """Keys of an Arrow array as a Column: gathered natively, because their layout is not ours to read."""
-    return Column.gather(array.to_pylist(), "keys")
-
-
-__all__ = ["Chunk", "chunks_of", "rows_by_partition"]
+    short = where.astype(np.int16) if partitions < 2**15 else where  # a radix sort, where the type is short
+    rows = np.argsort(short, kind="stable")
+    bounds = np.concatenate(([0], np.cumsum(np.bincount(where, minlength=partitions))))
+    return rows.astype(np.int64, copy=False), bounds.tolist()

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ringlog.client.assigned import Place
 from ringlog.client.connection import Connection
-from ringlog.client.fetcher import place_of
+from ringlog.client.lookups import place_of
 from ringlog.errors import RequestTimeout, RinglogError, StaleMetadata, UnknownTopic
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from ringlog.client.futures import BatchState, RecordFuture
 from ringlog.errors import DeliveryTimeout, OutOfOrderSequence, RinglogError, check
+from ringlog.limits import PRODUCER_BATCHES_KEPT
 from ringlog.net.framing import Acks
 from ringlog.records.builder import BatchBuilder
 
@@ -122,8 +123,7 @@ class PartitionQueue:
             return None
         batch = self.ready[0]
         numbered = idempotent and batch.acks is not Acks.NONE
-        most = self._in_flight_max if self._proven or not numbered else 1
-        if len(self.in_flight) >= most or (numbered and (self.producer is None or self._spoiled)):
+        if not self._may_leave(numbered, batch.order if batch.order >= 0 else self._next_order):
             return None
         self.ready.popleft()
         if batch.order < 0:
@@ -137,12 +137,21 @@ class PartitionQueue:
 
     def wants_open(self, idempotent: bool) -> bool:
         """Whether the open batch could leave now, so that closing it delays nothing and costs no growth."""
-        if self.open is None or self.ready or self.failed or self._spoiled:
+        if self.open is None or self.ready or self.failed:
             return False
-        numbered = idempotent and self.open.acks is not Acks.NONE
-        if numbered and self.producer is None:
+        return self._may_leave(idempotent and self.open.acks is not Acks.NONE, self._next_order)
+
+    def _may_leave(self, numbered: bool, order: int) -> bool:
+        if not numbered:
+            return len(self.in_flight) < self._in_flight_max
+        if self.producer is None or self._spoiled:
             return False
-        return len(self.in_flight) < (self._in_flight_max if self._proven or not numbered else 1)
+        if len(self.in_flight) >= (self._in_flight_max if self._proven else 1):
+            return False
+        # A node remembers so many batches. Were more to follow one that is in doubt, the node would have forgotten it
+        # when it comes again, and refuse it as out of order although it stands in the log.
+        oldest = min((batch.order for batch in self.in_flight), default=order)
+        return order - oldest < PRODUCER_BATCHES_KEPT
 
     # -- what came of it -------------------------------------------------------------------------------------
 

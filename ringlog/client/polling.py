@@ -82,7 +82,7 @@ class Poller:
 
     def _take_back(self, begun_at: dict[TopicPartition, int]) -> None:
         if begun_at:
-            self._driver.change(lambda fetcher: [fetcher.seek(tp, at) for tp, at in begun_at.items()])
+            self._driver.change(lambda fetcher: fetcher.seek_all(begun_at))
 
     def _refetch(self, assigned: Assigned, wrong: CorruptBatch) -> None:
         wrong.add_note(

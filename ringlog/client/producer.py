@@ -49,6 +49,7 @@ class Producer:
         self._settings = settings_of(ProducerSettings, settings)
         self._acks = acks_of(self._settings.acks)
         self._connection = Connection(self._settings)
+        self._finalizer: weakref.finalize[Any, Any] | None = None
         self._begin()
         self._connection.on_tick(self._tick)
         self._connection.on_fork(self._begin)
@@ -62,6 +63,10 @@ class Producer:
         self._asked_producer = False
         self._ask_producer_at_s = 0.0
         self._look_at_s = 0.0
+        if self._finalizer is not None:
+            self._finalizer.detach()
+        self._finalizer = weakref.finalize(self, _abandon, self._connection, self._sender, self._topics)
+        self._finalizer.atexit = False  # nobody is left to be told
 
     # -- records ---------------------------------------------------------------------------------------------
 
@@ -132,7 +137,7 @@ class Producer:
                 continue
             rows, bounds = rows_by_partition(chunk, len(queues.queues))
             for queue in list(queues.queues)[: len(bounds) - 1]:
-                start, stop = int(bounds[queue.index]), int(bounds[queue.index + 1])
+                start, stop = bounds[queue.index], bounds[queue.index + 1]
                 self._send_rows(queues, queue, chunk, rows, start, stop, states)
         return ManyFuture(states)
 
@@ -218,6 +223,7 @@ class Producer:
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every record produced so far stands or has failed; RequestTimeout after `timeout` seconds."""
+        self._connection.check_may_wait()
         accumulator = self._accumulator
         with self._lock:
             waiting = list(accumulator.unfinished)
@@ -244,11 +250,7 @@ class Producer:
         try:
             self.flush(timeout)
         finally:
-            self._connection.close()
-            queues = [queue for topic in self._topics.values() for queue in topic.queues]
-            self._sender.fail_all(
-                queues, ClientClosed("the producer was closed before the record was acknowledged")
-            )
+            _abandon(self._connection, self._sender, self._topics)
 
     def __enter__(self) -> Producer:
         return self
@@ -338,6 +340,13 @@ class Producer:
             if known is not None and known is not queues.metadata:
                 with self._lock:
                     queues.update(known)
+
+
+def _abandon(connection: Connection, sender: Sender, topics: dict[str, TopicQueues]) -> None:
+    """End the connection, and tell those who still hold futures that nothing more will come."""
+    connection.close()
+    queues = [queue for topic in topics.values() for queue in topic.queues]
+    sender.fail_all(queues, ClientClosed("the producer was closed before the record was acknowledged"))
 
 
 def _base_timestamp(data: bytearray) -> int:

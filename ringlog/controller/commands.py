@@ -35,6 +35,9 @@ from ringlog.net.messages import (
     TopicReply,
 )
 
+METADATA_TOPIC = "__cluster_metadata"
+"""The log that the controller writes itself; a shard must never open its directory."""
+INTERNAL_PREFIX = "__"
 PRODUCER_ID_BLOCK = 1000
 """Producer ids that one record gives out: the rest of a block is skipped after a crash."""
 
@@ -58,14 +61,24 @@ def topic_metadata(image: MetadataImage, topic: TopicState) -> TopicMetadata:
 
 
 def create_topic(
-    image: MetadataImage, request: CreateTopicRequest, *, shards: int, default_partitions: int
+    image: MetadataImage,
+    request: CreateTopicRequest,
+    *,
+    shards: int,
+    default_partitions: int,
+    internal: bool = False,
 ) -> Outcome:
-    """A new topic, its partitions spread over the shards that have the fewest."""
+    """A new topic, its partitions spread over the shards that have the fewest. Only the node itself makes `internal`
+    ones, when they are first needed."""
     name = request.name
     if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
         raise InvalidRequest(
             f"topic {name[:300]!r}: use 1 to {TOPIC_NAME_CHARS_MAX} of the letters a-z A-Z 0-9 . _ -"
         )
+    if name == METADATA_TOPIC:
+        raise InvalidRequest(f"topic {name!r} is the node's own: its log has another owner. Use another name")
+    if name.startswith(INTERNAL_PREFIX) and not internal:
+        raise InvalidRequest(f"topic {name!r}: names that begin with {INTERNAL_PREFIX} are the node's own")
     if name in image.topics:
         raise TopicExists(f"topic {name!r} is there already")
     if request.replication_factor not in (1, -1):
@@ -78,7 +91,7 @@ def create_topic(
     if len(image.topics) >= TOPICS_MAX:
         raise LimitExceeded(f"the node has {len(image.topics)} topics, and takes no more than {TOPICS_MAX}")
     topic = Topic(image.next_topic_id, name, dict(request.config))
-    records = [topic, *_new_partitions(image, topic.topic_id, range(count), shards)]
+    records: list[MetadataRecord] = [topic, *_new_partitions(image, topic.topic_id, range(count), shards)]
     if request.validate_only:
         preview = TopicMetadata(name, "", -1, [], dict(request.config))
         return Outcome([], lambda after: TopicReply(preview, after.version))
@@ -114,7 +127,7 @@ def alter_topic(image: MetadataImage, request: AlterTopicRequest) -> Outcome:
 def delete_topic(image: MetadataImage, request: DeleteTopicRequest) -> Outcome:
     """A topic's end."""
     topic = find_topic(image, request.name)
-    if topic.name.startswith("__"):
+    if topic.name.startswith(INTERNAL_PREFIX):
         raise InvalidRequest(f"topic {topic.name!r} is the node's own, and cannot be deleted")
     gone = TopicMetadata(topic.name, "", topic.topic_id, [], {})
     return Outcome([TopicRemoved(topic.topic_id)], lambda after: TopicReply(gone, after.version))

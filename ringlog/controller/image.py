@@ -1,4 +1,4 @@
-"""The image of the metadata: the state that its records add up to, the same in every process that follows them. Pure."""
+"""The image of the metadata: what its records add up to, the same in every process that follows them. Pure."""
 
 from __future__ import annotations
 

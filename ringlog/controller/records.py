@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import msgspec
 
 from ringlog.errors import CorruptFrame
+from ringlog.limits import DELTA_RECORDS_MAX
 
 
 class _Record(msgspec.Struct, array_like=True, frozen=True, tag=True, gc=False):
     """A change of metadata. Fields are only ever added at the end, with a default."""
 
 
-class Topic(_Record, tag="topic"):
+class Topic(_Record, frozen=True, tag="topic"):
     """A topic came to be."""
 
     topic_id: int
@@ -21,7 +22,7 @@ class Topic(_Record, tag="topic"):
     config: dict[str, str]
 
 
-class Partition(_Record, tag="partition"):
+class Partition(_Record, frozen=True, tag="partition"):
     """A partition came to be, or moved to another shard. `partition` is its id in frames: given once, never again."""
 
     partition: int
@@ -31,26 +32,26 @@ class Partition(_Record, tag="partition"):
     leader_epoch: int = 0
 
 
-class TopicConfig(_Record, tag="config"):
+class TopicConfig(_Record, frozen=True, tag="config"):
     """The settings of a topic are these from now on."""
 
     topic_id: int
     config: dict[str, str]
 
 
-class TopicRemoved(_Record, tag="removed"):
+class TopicRemoved(_Record, frozen=True, tag="removed"):
     """A topic is gone, with its partitions."""
 
     topic_id: int
 
 
-class ProducerIds(_Record, tag="producer_ids"):
+class ProducerIds(_Record, frozen=True, tag="producer_ids"):
     """All producer ids below this one may have been given away."""
 
     next_producer_id: int
 
 
-class Identity(_Record, tag="identity"):
+class Identity(_Record, frozen=True, tag="identity"):
     """The first record of all: which cluster this is."""
 
     cluster_id: str
@@ -60,7 +61,7 @@ class Identity(_Record, tag="identity"):
 MetadataRecord = Topic | Partition | TopicConfig | TopicRemoved | ProducerIds | Identity
 
 _encoder = msgspec.msgpack.Encoder()
-_one = msgspec.msgpack.Decoder(MetadataRecord)
+_one: msgspec.msgpack.Decoder[MetadataRecord] = msgspec.msgpack.Decoder(MetadataRecord)
 
 
 class Delta(msgspec.Struct, array_like=True, frozen=True):
@@ -105,7 +106,7 @@ def decode_delta(data: bytes | memoryview) -> Delta:
 
 
 def deltas_of(
-    version: int, records: Sequence[MetadataRecord], *, full: bool, records_max: int = 2000
+    version: int, records: Sequence[MetadataRecord], *, full: bool, records_max: int = DELTA_RECORDS_MAX
 ) -> list[Delta]:
     """Records cut into deltas that fit a ring.
 

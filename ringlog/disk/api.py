@@ -55,7 +55,7 @@ class Disk(Protocol):
         ...
 
     def make_dir(self, path: str) -> None:
-        """Make a directory and its parents; no error when it exists."""
+        """Make a directory and its parents, each durable at once; no error when it exists."""
         ...
 
     def rename(self, old: str, new: str) -> None:

@@ -45,7 +45,7 @@ class Rule(Enum):
     SNAPSHOT = ("snapshot", "a snapshot of producers can be read and was taken where its name says")
     PRODUCERS = ("producers", "a snapshot has the producers' batches as the log has them")
     QUARANTINE = ("quarantine", "every segment is served")
-    SET_ASIDE = ("set-aside", "nothing had to be set aside")
+    SET_ASIDE = ("set-aside", "what was set aside is kept, for people to look at and to delete")
     UNFINISHED = ("unfinished", "no replacement of a file is unfinished")
     INDEXED = ("indexed", "a segment has its two indexes")
     ORPHAN = ("orphan", "an index belongs to a segment")

@@ -61,6 +61,8 @@ class Housekeeper:
         """Marks at the ends of segments that were rolled and are not sealed yet, by base offset."""
         self._checkpoint: Mark | None = None
         self._wanted = False
+        self._snapshots: set[int] | None = None
+        """The offsets of the snapshots in the directory, once it was looked at."""
         self._state_is_old = False
         """The catalogue or the start of the log changed since the state was saved: moving the point would not tell."""
         self._chores: deque[Callable[[], Job[None]]] = deque()
@@ -168,6 +170,8 @@ class Housekeeper:
         if mark.snapshot is not None:
             path = f"{self.log.path}/{offset_name(mark.next_offset, SNAPSHOT)}"
             yield from replace_file(self.log.context.disk, path, mark.snapshot)
+            if self._snapshots is not None:
+                self._snapshots.add(mark.next_offset)
         yield from self._save_state(mark, clean)
         self._prune_snapshots(mark.next_offset)
         self.bytes_checkpointed = mark.bytes_appended
@@ -257,12 +261,15 @@ class Housekeeper:
     def _prune_snapshots(self, taken: int) -> None:
         """Keep the newest snapshot and the one before it, now that the state names the newest."""
         disk, path = self.log.context.disk, self.log.path
-        found = [parsed for name, _ in disk.list_dir(path) if (parsed := parse_offset_name(name))]
-        offsets = sorted(
-            parsed.offset for parsed in found if parsed.suffix == SNAPSHOT and parsed.offset <= taken
-        )
-        for offset in offsets[:-_SNAPSHOTS_KEPT]:
-            disk.remove(f"{path}/{offset_name(offset, SNAPSHOT)}")
+        if self._snapshots is None:
+            # Once: a directory has some files for each segment, and this is done at each seal.
+            found = [parsed for name, _ in disk.list_dir(path) if (parsed := parse_offset_name(name))]
+            self._snapshots = {parsed.offset for parsed in found if parsed.suffix == SNAPSHOT}
+        for offset in sorted(offset for offset in self._snapshots if offset <= taken)[:-_SNAPSHOTS_KEPT]:
+            name = f"{path}/{offset_name(offset, SNAPSHOT)}"
+            if disk.exists(name):
+                disk.remove(name)
+            self._snapshots.remove(offset)
 
     def _save_state(self, mark: Mark, clean: bool) -> Job[None]:
         log, segment = self.log, mark.segment
@@ -287,8 +294,9 @@ class Housekeeper:
         yield from replace_file(log.context.disk, f"{log.path}/{STATE_NAME}", state.encode())
 
     def save_point(self) -> Job[None]:
-        """Make the end of a log that was just recovered its recovery point."""
-        yield from self.save_mark(take_mark(self.log))
+        """Make the end of a log that was just recovered its recovery point. A new one has no indexes to save yet."""
+        mark = take_mark(self.log)
+        yield from self.save_mark(mark, with_indexes=mark.position > 0)
 
     def close(self) -> Job[None]:
         """The clean stop of an idle log: every file is truncated to its content, and opening needs no scan."""

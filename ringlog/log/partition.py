@@ -39,6 +39,7 @@ from ringlog.log.extent import AppendBuffer, Extent, block_floor
 from ringlog.log.files import SegmentFiles
 from ringlog.log.jobs import Job, must
 from ringlog.log.producers import ProducerTable, Repeat
+from ringlog.log.recent_tail import LogTail
 from ringlog.log.segment import ActiveSegment, Segment
 from ringlog.log.settings import LogSettings
 from ringlog.model import Durability, TopicPartition
@@ -85,7 +86,7 @@ class PartitionLog:
         self.next_offset = self.active.next_offset
         self.written_offset = self.next_offset
         self.flushed_offset = self.next_offset
-        self.tail: list[Extent] = []
+        self.tail = LogTail()
         """Written extents that are still in memory, ascending and without gaps up to written_offset."""
         self.bytes_appended = 0
         self.fence_error: RinglogError | None = None
@@ -482,16 +483,14 @@ class PartitionLog:
         check(self.quiet, "a log is left when nothing is in flight")
         self.status = LogStatus.CLOSED
         self._drop_queue()
-        for extent in self.tail:
-            extent.release()
-        self.tail.clear()
+        self.tail.release()
         self.files.close()
 
     def evict_oldest(self) -> None:
         """Drop the oldest extent of the tail from memory. The last one takes the append buffer with it, if that
         is idle: else each partition that was once busy would keep a chunk, until none is left for anyone."""
-        self.tail.pop(0).release()
-        if not self.tail:
+        self.tail.take_oldest().release()
+        if not len(self.tail):
             self._buffer.give_back()
 
     def must_be_open(self) -> None:

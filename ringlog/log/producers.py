@@ -6,6 +6,7 @@ PRODUCER_BATCHES_KEPT batches is a repeat and is answered with its first offset;
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -66,7 +67,8 @@ class ProducerTable:
     """All producers of one partition."""
 
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
-        self._entries = {entry.producer_id: entry for entry in entries}
+        self._entries = OrderedDict((entry.producer_id, entry) for entry in entries)
+        """In the order of last use. Not a dict, whose first entry is found in more and more steps as others go."""
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -113,12 +115,12 @@ class ProducerTable:
         entry = self._entries.pop(batch.producer_id, None)
         if entry is None or entry.epoch != batch.producer_epoch:
             if entry is None and len(self._entries) >= PRODUCERS_PER_PARTITION_MAX:
-                del self._entries[next(iter(self._entries))]
+                self._entries.popitem(last=False)
             entry = ProducerEntry(batch.producer_id, batch.producer_epoch, [], now_ms)
         entry.batches.append(kept)
         del entry.batches[:-PRODUCER_BATCHES_KEPT]
         entry.seen_ms = now_ms
-        self._entries[batch.producer_id] = entry  # at the end: the dict's order is the order of last use
+        self._entries[batch.producer_id] = entry  # at the end
 
     def expire(self, now_ms: int) -> int:
         """Forget producers that were not heard of for a day; returns how many."""

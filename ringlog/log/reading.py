@@ -87,14 +87,14 @@ class Reader:
         self._must_be_in_range(offset, bytes_max)
         if offset == log.readable_offset:
             return Slices([], [], offset)
-        if not log.tail or offset < log.tail[0].base_offset:
+        if not len(log.tail) or offset < log.tail.oldest.base_offset:
             return None
         views: list[memoryview] = []
         chunks: list[Chunk] = []
         budget = bytes_max
-        at = bisect_right(log.tail, offset, key=lambda extent: extent.base_offset) - 1
-        while at < len(log.tail) and log.tail[at].next_offset <= log.readable_offset:
-            extent = log.tail[at]
+        for extent in log.tail.since(offset):
+            if extent.next_offset > log.readable_offset:
+                break
             first = bisect_left(extent.batch_last_offsets, offset)
             start = extent.batch_positions[first]
             stop = _last_that_fits(extent.batch_positions, extent.end, first, budget, at_least_one=not views)
@@ -109,7 +109,6 @@ class Reader:
                 offset = extent.batch_last_offsets[bisect_left(extent.batch_positions, stop) - 1] + 1
                 break
             offset = extent.next_offset
-            at += 1
         return Slices(views, chunks, offset)
 
     def read(self, offset: int, bytes_max: int) -> Job[Slices]:

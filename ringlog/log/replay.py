@@ -62,7 +62,13 @@ def replay_producers(producers: ProducerTable, table: np.ndarray, now_ms: int) -
     rows = table[table["producer_id"] >= 0]
     if not len(rows):
         return
-    for producer_id in np.unique(rows["producer_id"]):
-        own = rows[rows["producer_id"] == producer_id][-PRODUCER_BATCHES_KEPT:]
-        for batch, base_offset in zip(batch_infos(own), own["base_offset"].tolist(), strict=True):
-            producers.note(batch, base_offset, now_ms)
+    # Sorted by producer and stably, so that a batch's place from its producer's last one is its distance to that.
+    order = np.argsort(rows["producer_id"], kind="stable")
+    ids = rows["producer_id"][order]
+    ends = np.append(np.flatnonzero(np.diff(ids)), len(ids) - 1)
+    from_last = ends[np.searchsorted(ends, np.arange(len(ids)))] - np.arange(len(ids))
+    kept = rows[
+        np.sort(order[from_last < PRODUCER_BATCHES_KEPT])
+    ]  # in the order of the log, as they were noted first
+    for batch, base_offset in zip(batch_infos(kept), kept["base_offset"].tolist(), strict=True):
+        producers.note(batch, base_offset, now_ms)

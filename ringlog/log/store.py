@@ -7,7 +7,6 @@ submission, completions are handed out, and what became durable comes back as ev
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -19,12 +18,13 @@ from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
 from ringlog.log.context import ShardContext
 from ringlog.log.events import Appended, Event, disk_error
-from ringlog.log.extent import Extent
+from ringlog.log.flush_schedule import FlushSchedule
 from ringlog.log.housekeeping import Housekeeper
-from ringlog.log.jobs import Dispatcher, Job, must, run_now
+from ringlog.log.jobs import Dispatcher, run_now
 from ringlog.log.names import partition_dir
 from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.reading import Reader, Slices, TimedOffset
+from ringlog.log.recent_tail import ShardTail
 from ringlog.log.recovery import Recovery, RecoveryReport
 from ringlog.log.removal import delete_dir, set_dir_aside
 from ringlog.log.scanner import Scratch
@@ -66,10 +66,7 @@ class LogStore:
         self._readers: dict[TopicPartition, Reader] = {}
         self._dispatcher = Dispatcher(disk)
         self._events: list[Event] = []
-        self._tail: deque[tuple[PartitionLog, Extent]] = deque()
-        """Extents in memory, oldest first, over all partitions."""
-        self._tail_gone = 0
-        """How many of them belong to logs that were left: those are empty."""
+        self._tail = ShardTail()
         self._leaving: list[_Leaving] = []
         self._doomed: set[TopicPartition] = set()
         """Partitions that are being removed, until nothing of them can come back."""
@@ -78,13 +75,12 @@ class LogStore:
         self._scratch: Scratch | None = None
         self._wanting: list[Housekeeper] = []
         """Those whose checkpoint waits for a flush."""
-        self._flush_due_ms: dict[TopicPartition, int] = {}
-        """When logs that flush by interval are due; only those with something to flush."""
-        self._flush_next_ms = 0
-        """No log is due before; 0 to have it looked up."""
+        self._flushes = FlushSchedule()
         self._bytes_since_checkpoint = 0
         self._unscanned_bytes = 0
         """What a crash would make recovery scan, when it was last added up."""
+        self._room_is_known = False
+        """It was added up in this cycle: only appends can have changed it since, and they are counted."""
         self._age_checked_ms = 0
         self._expiry_checked_ms = 0
         self._context = ShardContext(
@@ -92,8 +88,8 @@ class LogStore:
             arena=Arena(memory if memory is not None else aligned(TAIL_BYTES_PER_SHARD)),
             dispatcher=self._dispatcher,
             events=self._events,
-            make_room=self._evict_oldest,
-            keep_tail=self._keep_tail,
+            make_room=self._tail.evict_oldest,
+            keep_tail=self._tail.keep,
             mark_ready=self._mark_ready,
         )
 
@@ -110,7 +106,6 @@ class LogStore:
         self._settings[name] = settings
         if not self.disk.exists(path):
             self.disk.make_dir(path)
-            run_now(self.disk, self._flush_parent(path))
         scratch = self._scratch = self._scratch or Scratch()
         recovery = Recovery(self.disk, path, settings.reach_bytes, now_ms, scratch, after_disk_error=was_open)
         found = run_now(self.disk, recovery.run())
@@ -133,9 +128,6 @@ class LogStore:
         self._housekeepers[name] = housekeeper
         self._readers[name] = Reader(log, housekeeper.quarantine)
         return log
-
-    def _flush_parent(self, path: str) -> Job[None]:
-        must((yield self.disk.flush_dir(self.root)), f"flush directory of {path}")
 
     def reopen(self, name: TopicPartition, *, now_ms: int) -> PartitionLog:
         """Open a fenced partition anew from what is on disk. When that fails it is closed, and can be tried again."""
@@ -192,8 +184,7 @@ class LogStore:
                 return
         log.settings = settings
         if settings.flush.interval_ms is not None and log.flushed_offset < log.next_offset:
-            self._flush_due_ms[name] = now_ms + settings.flush.interval_ms
-            self._flush_next_ms = 0
+            self._flushes.plan(name, now_ms + settings.flush.interval_ms)
 
     def drain(self, *, now_ms: int) -> list[Event]:
         """Run until all that was received is written and flushed, and all chores are done."""
@@ -213,8 +204,10 @@ class LogStore:
             events += self.run(now_ms=now_ms, wait_s=0.0)
             if all(self._settled(name) for name in names):
                 return events
-            if self.disk.in_flight:
-                self._dispatcher.deliver(None)
+            # As many completions as logs are looked at, so that each costs a look or two, however they trickle in.
+            delivered = 0
+            while self.disk.in_flight and delivered < len(names):
+                delivered += self._dispatcher.deliver(None)
 
     def _settled(self, name: TopicPartition) -> bool:
         log, housekeeper = self.logs[name], self._housekeepers[name]
@@ -251,18 +244,13 @@ class LogStore:
         if log.status is LogStatus.OPEN:
             log.stop()
         self._ready.pop(name, None)
-        self._flush_due_ms.pop(name, None)
+        self._flushes.forget(name)
         del self.reports[name]
         return _Leaving(log, self._housekeepers.pop(name), self._readers.pop(name), then)
 
     def _forget(self, log: PartitionLog) -> None:
-        self._tail_gone += len(log.tail)
+        self._tail.leave(log)
         log.forget()
-        if 2 * self._tail_gone > len(
-            self._tail
-        ):  # not for each log: that would cost all of the tail each time
-            self._tail = deque(kept for kept in self._tail if kept[0].tail)
-            self._tail_gone = 0
 
     # -- removing ----------------------------------------------------------------------------------------------
 
@@ -347,13 +335,13 @@ class LogStore:
         self._bytes_since_checkpoint += data.nbytes
         interval_ms = log.settings.flush.interval_ms
         if interval_ms is not None:
-            due_ms = self._flush_due_ms.setdefault(name, now_ms + interval_ms)
-            self._flush_next_ms = min(self._flush_next_ms, due_ms)
+            self._flushes.plan(name, now_ms + interval_ms)
         return appended
 
     def run(self, *, now_ms: int, wait_s: float | None = 0.0) -> list[Event]:
         """One cycle: hand out completions, queue what is due, submit it all at once. Waits for completions up to
         `wait_s` when there is nothing else to do. Returns what happened, in order."""
+        self._room_is_known = False
         self._pump(now_ms)
         self.disk.submit()
         self._context.arena.warm_up()
@@ -380,7 +368,7 @@ class LogStore:
 
     def _keep_house(self, now_ms: int) -> None:
         """What is due by the clock or by bytes. Costs nothing for partitions where nothing happens."""
-        if self._flush_due_ms and now_ms >= self._flush_next_ms:
+        if self._flushes:
             self._flush_those_due(now_ms)
         if self._leaving:
             self._let_go()
@@ -399,22 +387,17 @@ class LogStore:
                 log.producers.expire(now_ms)
 
     def _flush_those_due(self, now_ms: int) -> None:
-        for name, due_ms in list(self._flush_due_ms.items()):
-            if now_ms < due_ms:
-                continue
+        for name in self._flushes.take_due(now_ms):
             log = self.logs[name]
             log.flush()
             interval_ms = log.settings.flush.interval_ms
             if (
-                interval_ms is None
-                or log.status is not LogStatus.OPEN
-                or log.flushed_offset == log.next_offset
+                interval_ms is not None
+                and log.status is LogStatus.OPEN
+                and log.flushed_offset < log.next_offset
             ):
-                del self._flush_due_ms[name]
-            elif log.flushing:
-                self._flush_due_ms[name] = now_ms + interval_ms  # for what came since
-            # Else its write is still under way, and the flush stays due.
-        self._flush_next_ms = min(self._flush_due_ms.values(), default=0)
+                # Later for what came since; or, while its write is still under way, as soon as that is done.
+                self._flushes.plan(name, now_ms + interval_ms if log.flushing else now_ms)
 
     def checkpoint(self) -> None:
         """Move every recovery point up to what is flushed, in the background of the next run()s."""
@@ -432,11 +415,14 @@ class LogStore:
 
     def _must_have_room(self, nbytes: int) -> None:
         """Refuse what would make the scan after a crash longer than it may be: checkpoints must catch up first."""
-        if self._unscanned_bytes + self._bytes_since_checkpoint + nbytes > UNCHECKPOINTED_BYTES_PER_SHARD:
+        if self._unscanned_bytes + self._bytes_since_checkpoint + nbytes <= UNCHECKPOINTED_BYTES_PER_SHARD:
+            return
+        if not self._room_is_known:
             self._want_checkpoints()
             self._bytes_since_checkpoint = 0
-            if self._unscanned_bytes + nbytes > UNCHECKPOINTED_BYTES_PER_SHARD:
-                raise PartitionBusy("checkpoints are behind: the disk is slow. Retry after a pause")
+            self._room_is_known = True
+        if self._unscanned_bytes + self._bytes_since_checkpoint + nbytes > UNCHECKPOINTED_BYTES_PER_SHARD:
+            raise PartitionBusy("checkpoints are behind: the disk is slow. Retry after a pause")
 
     def _sum_unscanned(self) -> int:
         return sum(housekeeper.unscanned_bytes for housekeeper in self._housekeepers.values())
@@ -481,20 +467,3 @@ class LogStore:
     def move_start(self, name: TopicPartition, offset: int) -> None:
         """Let a log begin at an offset from now on; durable after the next checkpoint, or drain()."""
         self._housekeepers[name].move_start(offset)
-
-    # -- memory ------------------------------------------------------------------------------------------------
-
-    def _keep_tail(self, log: PartitionLog, extent: Extent) -> None:
-        self._tail.append((log, extent))
-
-    def _evict_oldest(self) -> bool:
-        """Drop the oldest extent from memory; False when there is none left."""
-        while self._tail:
-            log, extent = self._tail.popleft()
-            if not log.tail:  # it was left, and gave back its memory then
-                self._tail_gone -= 1
-                continue
-            check(log.tail[0] is extent, "a log's tail is a part of the shard's, in the same order")
-            log.evict_oldest()
-            return True
-        return False

@@ -123,7 +123,7 @@ class _PartitionCheck:
                 yield note(Rule.UNFINISHED, path, None, f"{size} bytes; the next open removes it")
             elif known.is_aside:
                 was_state_set_aside |= known.kind is FileKind.STATE
-                yield note(Rule.SET_ASIDE, path, None, f"{size} bytes of a {known.kind}, kept for people")
+                yield note(Rule.SET_ASIDE, path, None, f"{size} bytes of a {known.kind}")
             elif known.kind is FileKind.SEGMENT:
                 sizes[known.offset] = size
             elif known.kind is FileKind.SNAPSHOT:

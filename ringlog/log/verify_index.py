@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from ringlog.log.findings import Finding, Rule, note
 from ringlog.log.index import OFFSET_ENTRY, TIME_ENTRY
 from ringlog.log.small_files import read_small
 from ringlog.records.checksum import crc32c
+
+_ENTRIES_NAMED = 3
 
 
 class Vouched:
@@ -63,25 +65,34 @@ class _IndexCheck(ABC):
         yield from self._check_order()
 
     def _check_order(self) -> Iterator[Finding]:
-        rows, width = self._rows[: self._bound], self._dtype.itemsize
+        rows = self._rows[: self._bound]
         bad = np.zeros(len(rows), np.bool_)
         for name in self._dtype.names or ():
             column = rows[name].astype("i8")
             bad |= column < (-1 if name == "timestamp" else 0)
             bad[1:] |= column[1:] <= column[:-1]
-        for row in np.flatnonzero(bad).tolist():
-            found = f"{rows[row].item()} in entry {row}"
-            yield Finding(self._order, self.path, row * width, found)
+        yield from self._each(
+            self._order, np.flatnonzero(bad), lambda row: f"{rows[row].item()} in entry {row}"
+        )
 
     def finish(self) -> Iterator[Finding]:
         """All batches were seen: name the entries that fit none of them."""
         wrong = np.flatnonzero(~self._is_right)
-        for row in wrong[wrong < self._bound].tolist():
-            yield Finding(self._truth, self.path, row * self._dtype.itemsize, self._describe(row))
+        yield from self._each(self._truth, wrong[wrong < self._bound], self._describe)
         rest = wrong[wrong >= self._bound]
         if rest.size:
             found = f"{rest.size} entries that no checkpoint vouches for: the next open replaces them"
             yield note(self._truth, self.path, int(rest[0]) * self._dtype.itemsize, found)
+
+    def _each(self, rule: Rule, rows: np.ndarray, describe: Callable[[int], str]) -> Iterator[Finding]:
+        """A finding for each of the first entries that break a rule, and one for all others: a segment that was cut
+        in half leaves thousands."""
+        width = self._dtype.itemsize
+        for row in rows[:_ENTRIES_NAMED].tolist():
+            yield Finding(rule, self.path, row * width, describe(row))
+        if rows.size > _ENTRIES_NAMED:
+            found = f"the same in {rows.size - _ENTRIES_NAMED} more entries from here on"
+            yield Finding(rule, self.path, int(rows[_ENTRIES_NAMED]) * width, found)
 
     @abstractmethod
     def see(self, table: np.ndarray) -> None:

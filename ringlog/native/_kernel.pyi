@@ -107,6 +107,9 @@ def gather(items: Any, what: str) -> tuple[bytearray, bytearray, bytearray | Non
     """A sequence of bytes-like, str or None as offsets (int32 where they suffice, else int64), data, and a bitmap
     of what is valid, None if nothing is null. TypeError names `what`."""
 
+def key_partitions(keys: Any, partitions: int) -> bytearray:
+    """The partition of each key of a column, as int32; -1 for a key that is null. Releases the GIL."""
+
 def seal_for(data: Buffer, headroom: int, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
     """Gives the batch behind `headroom` bytes its producer's fields and its CRC, in place. Releases the GIL."""
 

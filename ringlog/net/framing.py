@@ -72,8 +72,8 @@ class Header(NamedTuple):
     correlation: int
     """Chosen by the client and returned with the reply."""
     received: int
-    """Of a request: bytes of reply frames that the client has received on this connection so far. A node holds fetches back
-    while too much that it sent is not received yet. Of a reply: 0."""
+    """Of a request: bytes of reply frames that the client has received on this connection so far. A node holds
+    fetches back while too much that it sent is not received yet. Of a reply: 0."""
     deadline_ms: int
     """Of a request: how long the client will wait for the answer."""
     body_bytes: int
@@ -109,6 +109,8 @@ def unpack_header(frame: bytes | memoryview) -> Header:
         raise UnsupportedVersion(f"frame version {header.version}; this side speaks {FRAME_VERSION}")
     if header.body_bytes != size - HEADER_BYTES:
         raise CorruptFrame(
-            "body_bytes", 28, f"it says {header.body_bytes}, and {size - HEADER_BYTES} bytes follow the header"
+            "body_bytes",
+            28,
+            f"it says {header.body_bytes}, and {size - HEADER_BYTES} bytes follow the header",
         )
     return header

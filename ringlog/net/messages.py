@@ -7,13 +7,24 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
 from ringlog.errors import CorruptFrame
-from ringlog.limits import CONTROL_BODY_BYTES_MAX
+from ringlog.limits import CONTROL_BODY_BYTES_MAX, FETCH_PARTITIONS_MAX, FETCH_PARTITIONS_MAX, TOPICS_MAX
+
+# What a peer may say at most: a number that fits no field, or a list that would take seconds, ends at the decoder.
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+PartitionId = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+_PER_PARTITION = msgspec.Meta(max_length=FETCH_PARTITIONS_MAX)
+
+
+U32 = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
+I32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+I64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""msgpack's integers have no type of their own: a number beyond these is refused where it is read."""
 
 
 class _Body(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -49,7 +60,7 @@ def decode_body(data: bytes | memoryview, kind: type[T]) -> T:
         raise CorruptFrame("body", 32, f"not a {kind.__name__}: {wrong}") from None
 
 
-class ErrorReply(_Body):
+class ErrorReply(_Body, frozen=True):
     """The body of a reply whose ERROR flag is set."""
 
     code: str
@@ -88,27 +99,27 @@ class ProduceReply(NamedTuple):
 # -- fetch -------------------------------------------------------------------------------------------------
 
 
-class FetchPartition(_Body):
+class FetchPartition(_Body, frozen=True):
     """From where to read a partition, and how much at most (one batch is always served whole)."""
 
-    partition: int
-    offset: int
-    bytes_max: int
+    partition: PartitionId
+    offset: Int64
+    bytes_max: Int64
 
 
-class FetchRequest(_Body):
+class FetchRequest(_Body, frozen=True):
     """Read partitions of one lane. Answered when `bytes_min` are there, at the latest after `wait_ms`.
 
     Incremental: with `session` 0 the shard opens a session and names it in the reply; later requests carry that
     number, and list only partitions that changed (a new offset, or new to the session) and those to forget.
     """
 
-    session: int
-    wait_ms: int
-    bytes_min: int
-    bytes_max: int
-    partitions: list[FetchPartition]
-    forget: list[int] = []
+    session: Int64
+    wait_ms: Int64
+    bytes_min: Int64
+    bytes_max: Int64
+    partitions: Annotated[list[FetchPartition], _PER_PARTITION]
+    forget: Annotated[list[PartitionId], _PER_PARTITION] = []
 
 
 FETCH_ROW = np.dtype(
@@ -172,20 +183,20 @@ LATEST = -1
 EARLIEST = -2
 
 
-class OffsetQuery(_Body):
+class OffsetQuery(_Body, frozen=True):
     """LATEST, EARLIEST, or a time in milliseconds: the first record at or after it."""
 
-    partition: int
-    timestamp: int
+    partition: PartitionId
+    timestamp: Int64
 
 
-class ListOffsetsRequest(_Body):
+class ListOffsetsRequest(_Body, frozen=True):
     """For partitions of one lane."""
 
-    queries: list[OffsetQuery]
+    queries: Annotated[list[OffsetQuery], _PER_PARTITION]
 
 
-class FoundOffset(_Body):
+class FoundOffset(_Body, frozen=True):
     """-1 for offset and timestamp when no record is that young."""
 
     partition: int
@@ -194,19 +205,19 @@ class FoundOffset(_Body):
     timestamp: int
 
 
-class ListOffsetsReply(_Body):
+class ListOffsetsReply(_Body, frozen=True):
     """In the order of the queries."""
 
     found: list[FoundOffset]
 
 
-class DescribePartitionsRequest(_Body):
+class DescribePartitionsRequest(_Body, frozen=True):
     """For partitions of one lane."""
 
-    partitions: list[int]
+    partitions: Annotated[list[PartitionId], _PER_PARTITION]
 
 
-class PartitionDescription(_Body):
+class PartitionDescription(_Body, frozen=True):
     """The state of a partition's log."""
 
     partition: int
@@ -219,7 +230,7 @@ class PartitionDescription(_Body):
     status: str
 
 
-class DescribePartitionsReply(_Body):
+class DescribePartitionsReply(_Body, frozen=True):
     """In the order of the request."""
 
     partitions: list[PartitionDescription]
@@ -228,14 +239,14 @@ class DescribePartitionsReply(_Body):
 # -- metadata and its changes --------------------------------------------------------------------------------
 
 
-class MetadataRequest(_Body):
+class MetadataRequest(_Body, frozen=True):
     """None: all topics. With `create`, topics that are missing are created with the node's defaults."""
 
-    topics: list[str] | None = None
+    topics: Annotated[list[str], msgspec.Meta(max_length=TOPICS_MAX)] | None = None
     create: bool = False
 
 
-class PartitionMetadata(_Body):
+class PartitionMetadata(_Body, frozen=True):
     """`partition` is what frames name; `lane`: partitions with the same lane may share a fetch."""
 
     index: int
@@ -244,7 +255,7 @@ class PartitionMetadata(_Body):
     leader_node: int
 
 
-class TopicMetadata(_Body):
+class TopicMetadata(_Body, frozen=True):
     """A topic, or why there is none: an error code, "" if all is well."""
 
     name: str
@@ -254,7 +265,7 @@ class TopicMetadata(_Body):
     config: dict[str, str]
 
 
-class MetadataReply(_Body):
+class MetadataReply(_Body, frozen=True):
     """What a client must know to send its requests to the right place."""
 
     cluster_id: str
@@ -268,48 +279,48 @@ class MetadataReply(_Body):
     topics: list[TopicMetadata]
 
 
-class InitProducerRequest(_Body):
+class InitProducerRequest(_Body, frozen=True):
     """Ask for a producer id."""
 
 
-class InitProducerReply(_Body):
+class InitProducerReply(_Body, frozen=True):
     """No other producer has, or had, this id."""
 
     producer_id: int
     producer_epoch: int
 
 
-class CreateTopicRequest(_Body):
+class CreateTopicRequest(_Body, frozen=True):
     """-1 partitions: the node's default."""
 
     name: str
-    partitions: int = -1
-    replication_factor: int = 1
+    partitions: Int64 = -1
+    replication_factor: Int64 = 1
     config: dict[str, str] = {}
     validate_only: bool = False
 
 
-class DeleteTopicRequest(_Body):
+class DeleteTopicRequest(_Body, frozen=True):
     """Remove a topic with all its records."""
 
     name: str
 
 
-class AlterTopicRequest(_Body):
+class AlterTopicRequest(_Body, frozen=True):
     """Set configs; a value of None takes one back to its default."""
 
     name: str
     config: dict[str, str | None]
 
 
-class AddPartitionsRequest(_Body):
+class AddPartitionsRequest(_Body, frozen=True):
     """Let a topic have `partitions` in all."""
 
     name: str
-    partitions: int
+    partitions: Int64
 
 
-class TopicReply(_Body):
+class TopicReply(_Body, frozen=True):
     """The topic as it is after the change."""
 
     topic: TopicMetadata

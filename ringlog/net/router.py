@@ -70,8 +70,8 @@ class RouterSocket:
                 f"cannot listen on {endpoint}: {error.strerror}. Another process may use the address: "
                 "give another one with --listen"
             ) from None
-        bound = self.socket.get(zmq.LAST_ENDPOINT)
-        self._endpoints.append(bound.rstrip(b"\0").decode())
+        bound = self.socket.get_string(zmq.LAST_ENDPOINT)
+        self._endpoints.append(bound.rstrip("\0"))
 
     @property
     def endpoints(self) -> list[str]:
@@ -90,7 +90,7 @@ class RouterSocket:
         return True
 
     def count_connections(self) -> None:
-        """Read the monitor. At the bound, stop listening until somebody leaves: libzmq would spin without descriptors."""
+        """Read the monitor. At the bound, stop listening until somebody leaves: without descriptors libzmq spins."""
         while self.monitor.poll(0):
             event = recv_monitor_message(self.monitor)["event"]
             if event == zmq.EVENT_ACCEPTED:

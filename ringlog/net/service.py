@@ -7,7 +7,7 @@ knows which shard serves a partition, and answers questions about topics itself.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ringlog.controller.commands import topic_metadata
@@ -232,7 +232,7 @@ class NetService:
             FRAME_BYTES_MAX,
             topics,
         )
-        self._answer(peer, header.api_key, header.correlation, 0, Flag.REPLY, encode_body(reply))
+        self._answer(peer, header.api_key, header.correlation, Flag.REPLY, encode_body(reply))
 
     def _created(self, number: int, flags: int, body: memoryview) -> None:
         """The controller's answer to a topic that we asked it to create for a client."""
@@ -281,20 +281,20 @@ class NetService:
         if session == 0:
             self._created(correlation, flags, body)
             return
+        pieces: list[bytes | memoryview] = [body]
         if flags & LENT:
             lent = unpack_lent(body)
             self._releases.setdefault(process, []).append(lent.token)
             region = self._regions[process]
-            content = b"".join([lent.head, *(region[at : at + nbytes] for at, nbytes in lent.ranges)])
-            if not self._intact(process):
-                return  # its owner died, and another may have written there: the request will be refused
-        else:
-            content = bytes(body)
+            pieces = [lent.head, *(region[at : at + nbytes] for at, nbytes in lent.ranges)]
+        message = _message(api_key, correlation, partition, flags & ~LENT, pieces)
+        if flags & LENT and not self._intact(process):
+            return  # its owner died, and another may have written there: the request will be refused
         peer = self.peers.by_session.get(session)
         came_us = self.peers.settle(peer, correlation) if peer is not None else None
         if peer is None or came_us is None:
             return
-        self._answer(peer, api_key, correlation, partition, flags & ~LENT, content)
+        self._send_to(peer, message)
         if api_key in (Api.PRODUCE, Api.FETCH):
             name = "produce_us" if api_key == Api.PRODUCE else "fetch_us"
             self._stats.observe(name, self._now_us - came_us)
@@ -335,19 +335,10 @@ class NetService:
 
     # -- answers -----------------------------------------------------------------------------------------------
 
-    def _answer(
-        self,
-        peer: Peer,
-        api_key: int,
-        correlation: int,
-        partition: int,
-        flags: int,
-        body: bytes,
-    ) -> None:
-        header = pack_header(
-            api_key, correlation=correlation, partition=partition, flags=flags, body_bytes=len(body)
-        )
-        message = header + body
+    def _answer(self, peer: Peer, api_key: int, correlation: int, flags: int, body: bytes) -> None:
+        self._send_to(peer, _message(api_key, correlation, 0, flags, [body]))
+
+    def _send_to(self, peer: Peer, message: bytes) -> None:
         if self._send(peer.routing_id, message):
             peer.sent_bytes += len(message)
             self._stats.counts["bytes_out"] += len(message)
@@ -357,7 +348,7 @@ class NetService:
     def _answer_error(self, peer: Peer, api_key: int, correlation: int, error: RinglogError) -> None:
         self._stats.counts["errors"] += 1
         body = encode_body(error_reply(error))
-        self._answer(peer, api_key, correlation, 0, Flag.REPLY | Flag.ERROR, body)
+        self._answer(peer, api_key, correlation, Flag.REPLY | Flag.ERROR, body)
 
     def _refuse(self, peer: Peer, header: Header, error: RinglogError) -> None:
         if header.api_key != Api.PRODUCE or header.flags & Flag.ACKS_MASK != Acks.NONE:
@@ -373,6 +364,17 @@ class NetService:
         api_key = frame[1] if whole else 0
         correlation = int.from_bytes(frame[8:16], "little") if whole else 0
         self._answer_error(peer, api_key, correlation, error)
+
+
+def _message(
+    api_key: int, correlation: int, partition: int, flags: int, pieces: Sequence[bytes | memoryview]
+) -> bytes:
+    """A whole frame, made of pieces with one copy."""
+    body_bytes = sum(len(piece) for piece in pieces)
+    header = pack_header(
+        api_key, correlation=correlation, partition=partition, flags=flags, body_bytes=body_bytes
+    )
+    return b"".join((header, *pieces))
 
 
 class _TopicsToCreate:

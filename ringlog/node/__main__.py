@@ -8,8 +8,8 @@ import sys
 
 from ringlog.config import load_config
 from ringlog.errors import RinglogError
-from ringlog.node.identity import NodeInfo
 from ringlog.node.children import stop_with_parent
+from ringlog.node.identity import NodeInfo
 from ringlog.node.supervisor import run
 
 

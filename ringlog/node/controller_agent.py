@@ -209,11 +209,10 @@ class ControllerAgent:
     # -- birth -------------------------------------------------------------------------------------------------
 
     def _load(self) -> None:
-        version = 0
         for version, record in self._log.replay():
             self._image.replay(record)
             self._planned.replay(record)
-        self._image.version = version
+            self._image.version = version
         first: list[MetadataRecord] = []
         if not self._image.cluster_id:
             first.append(Identity(secrets.token_hex(8), 1))

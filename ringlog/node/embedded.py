@@ -34,7 +34,13 @@ class EmbeddedNode(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def embedded(*, shards: int = 1, data_dir: str | None = None, keep: bool = False) -> Iterator[EmbeddedNode]:
+def embedded(
+    *,
+    shards: int = 1,
+    data_dir: str | None = None,
+    keep: bool = False,
+    tail_bytes_per_shard: int = _TAIL_BYTES,
+) -> Iterator[EmbeddedNode]:
     """Start a node, and stop it at the end of the block.
 
     `data_dir` names a directory to use, and keep, instead of a temporary one; `keep` keeps that, too.
@@ -47,9 +53,10 @@ def embedded(*, shards: int = 1, data_dir: str | None = None, keep: bool = False
     'flushed'
     """
     directory = data_dir or tempfile.mkdtemp(prefix="ringlog-")
+    os.makedirs(directory, exist_ok=True)
     log_path = os.path.join(directory, "node.log")
     command = [sys.executable, "-m", "ringlog.node", "--data-dir", directory, "--listen", "tcp://127.0.0.1:0"]
-    command += ["--shards", str(shards), "--no-pin", "--tail-bytes-per-shard", str(_TAIL_BYTES)]
+    command += ["--shards", str(shards), "--no-pin", "--tail-bytes-per-shard", str(tail_bytes_per_shard)]
     with open(log_path, "ab") as log:
         process = subprocess.Popen(
             [*command, "--die-with", str(os.getpid())], stdout=log, stderr=log, stdin=subprocess.DEVNULL

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
+from ringlog.controller.commands import METADATA_TOPIC
 from ringlog.controller.records import MetadataRecord, decode_record, encode_record
 from ringlog.errors import ControllerUnavailable, RinglogError
 from ringlog.limits import MIB
@@ -19,7 +20,7 @@ from ringlog.records.decode import decode
 from ringlog.records.encode import encode
 from ringlog.records.scan import check
 
-METADATA_PARTITION = TopicPartition("__cluster_metadata", 0)
+METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
 
 
 class MetadataLog:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ringlog.errors import NodeUnavailable
 from ringlog.node.identity import NodeInfo, is_locked, read_info
@@ -62,10 +63,11 @@ class NodeView:
         self.board = Board(memoryview(board.memory), self.topology)
         self.stats = StatsPage(memoryview(stats.memory), self.topology.process_count)
 
-    def partitions(self) -> np.ndarray:
+    def partitions(self) -> NDArray[np.void]:
         """The rows of all partitions that are served."""
         rows = self.stats.partitions
-        return rows[rows["partition"] != 0].copy()
+        served: NDArray[np.void] = rows[rows["partition"] != 0]
+        return served
 
     def process_rows(self) -> Iterator[tuple[int, str, int, Any]]:
         """Number, role, index and counters of each process."""

@@ -243,7 +243,8 @@ class Supervisor:
         _log.warning("%s died (%s): it is started anew", label, why)
         self._restarts[process] += 1
         self.memory.board.set_state(process, ProcessState.NONE)
-        if code >= 0 and time.monotonic() - self._born_s[process] < YOUNG_S:
+        killed = code == -signal.SIGKILL  # by somebody, not by a fault of its own that it would repeat
+        if not killed and time.monotonic() - self._born_s[process] < YOUNG_S:
             self._postponed[process] = time.monotonic() + RESTART_PAUSE_S
         else:
             self._replace(process)

@@ -33,7 +33,7 @@ class BatchBuilder(Generic[F]):
     >>> builder.append(b"hello", None, 17, None), builder.append("world", "key", 17, {"a": b"b"})
     (('state', 0), ('state', 1))
     >>> len(builder.finish()) - HEADROOM
-    91
+    92
     """
 
     __slots__ = ("_native", "append")

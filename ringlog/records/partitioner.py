@@ -22,6 +22,19 @@ def partition_for(key: Any, partitions: int) -> int:
     return (_kernel.murmur2(key) & 0x7FFFFFFF) % partitions
 
 
+def key_partitions(keys: Any, partitions: int) -> npt.NDArray[np.int32]:
+    """The partition of each key of a `Column` or an Arrow array; -1 for a key that is null.
+
+    >>> from ringlog.records.columns import Column
+    >>> key_partitions(Column.of([b"customer-17", None, b"customer-18"]), 12).tolist()
+    [4, -1, 0]
+    """
+    try:
+        return np.frombuffer(_kernel.key_partitions(keys, partitions), dtype=np.int32)
+    except ValueError as wrong:
+        raise InvalidRequest(str(wrong)) from None
+
+
 def partition_column(offsets: npt.NDArray[Any], data: Any, partitions: int) -> npt.NDArray[np.int32]:
     """The partitions of a column of keys: key `i` is `data[offsets[i]:offsets[i + 1]]`.
 

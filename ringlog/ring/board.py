@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ringlog.limits import MIB, REPLY_RING_BYTES, REQUEST_RING_BYTES
+from ringlog.limits import CONTROL_RING_BYTES, REPLY_RING_BYTES, REQUEST_RING_BYTES
 from ringlog.ring.doorbell import Doorbell
 from ringlog.ring.link import LinkEnd, Side
 
@@ -56,7 +56,7 @@ class Topology:
         self.shards = shards
         self.process_count = 1 + nets + shards
         data = (REQUEST_RING_BYTES, REPLY_RING_BYTES)
-        control = (4 * MIB, 4 * MIB)
+        control = (CONTROL_RING_BYTES, CONTROL_RING_BYTES)
         self.links: list[LinkSpec] = []
         for net in range(nets):
             front = self.net(net)
@@ -205,4 +205,7 @@ class Links:
 
     def pump(self) -> bool:
         """Send what waits for room; False while something still does."""
-        return all([end.pump() for end in self.ends.values()])
+        room = True
+        for end in self.ends.values():
+            room = end.pump() and room
+        return room

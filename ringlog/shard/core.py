@@ -5,6 +5,7 @@ The agent gives it drained tables and the log's events; replies go to the outlet
 
 from __future__ import annotations
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ringlog.controller.records import decode_delta
@@ -64,7 +65,7 @@ class ShardCore:
 
     # -- requests of clients ---------------------------------------------------------------------------------
 
-    def take(self, outlet: Outlet, rows: NDArray, memory: memoryview) -> None:
+    def take(self, outlet: Outlet, rows: NDArray[np.void], memory: memoryview) -> None:
         """Take all frames of one drain, grouped by partition; their bodies are views of `memory`."""
         for row in rows.tolist():
             (

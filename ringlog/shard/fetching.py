@@ -265,6 +265,8 @@ class FetchDesk:
         except RinglogError as error:
             self._add_error(fetch, want.partition, error)
             return
+        # It may have been closed and opened again since the session began to watch it.
+        hosted.watchers.add(fetch.session)
         if slices is not None:
             self._add_row(fetch, hosted, slices)
             return

@@ -9,6 +9,7 @@ import argparse
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -64,8 +65,17 @@ def run(program: Path, arguments: Sequence[str]) -> bool:
     if done.returncode == 0:
         print(f"{program.name}: {lines[-1] if lines else 'done'}", flush=True)
         return True
-    print(f"{program.name}: FAILED\n{done.stdout}", flush=True)
+    print(f"{program.name}: FAILED, {_how(done.returncode)}\n{done.stdout}", flush=True)
     return False
+
+
+def _how(code: int) -> str:
+    """How a program ended.
+
+    >>> _how(1), _how(-9)
+    ('exit code 1', 'killed by SIGKILL')
+    """
+    return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,4 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -78,3 +79,21 @@ def test_a_target_that_fails_fails_the_run(fuzz, tmp_path):
     program.write_text("#!/bin/sh\necho broken\nexit 1\n")
     program.chmod(0o755)
     assert fuzz.run(program, []) is False
+
+
+def test_a_target_that_is_killed_fails_the_run_and_says_by_what(fuzz, tmp_path, capsys):
+    program = tmp_path / "fuzz_killed"
+    program.write_text("#!/bin/sh\nkill -9 $$\n")
+    program.chmod(0o755)
+    assert fuzz.run(program, []) is False
+    assert "fuzz_killed: FAILED, killed by SIGKILL" in capsys.readouterr().out
+
+
+def test_an_interrupted_run_ends_without_a_traceback(tmp_path):
+    command = "import os, runpy, signal, subprocess, sys\n"
+    command += "subprocess.run = lambda *a, **n: os.kill(os.getpid(), signal.SIGINT)\n"
+    command += (
+        f"sys.argv = ['run.py', '--runs', '1']\nrunpy.run_path({str(HERE / 'run.py')!r}, run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")

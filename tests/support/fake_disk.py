@@ -122,6 +122,19 @@ class FakeDisk:
             after._names.make_dir(parent_of(path))  # one whose rename or removal was lost
         return after
 
+    def after_death(self, seed: int) -> FakeDisk:
+        """The disk as the next process finds it when this one dies now: all that was submitted is carried out, and
+        what was not flushed is still to be lost. This disk is not to be used any more."""
+        self._queued.clear()
+        self._held.clear()
+        self._hold_rules.clear()
+        while self._submitted:
+            self.completions(None)
+        after = FakeDisk(seed, faults=self.faults, delays=self.delays)
+        after._names = self._names
+        self.lose_power()
+        return after
+
     def lose_power(self) -> None:
         """End this world: what its jobs still clean up is ignored."""
         self._has_power = False

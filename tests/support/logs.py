@@ -117,7 +117,7 @@ class LogWorld:
 
     def evict_all(self) -> None:
         """Leave nothing in memory, so that reads come from disk."""
-        while self.store._evict_oldest():
+        while self.store._tail.evict_oldest():
             pass
 
     def close(self) -> None:

@@ -11,8 +11,10 @@
 
 #include "batch_scan.hpp"
 #include "bindings.hpp"
+#include "murmur2.hpp"
 #include "py_batch_fields.hpp"
 #include "py_bytes.hpp"
+#include "py_columns.hpp"
 #include "py_pieces.hpp"
 #include "record_encode.hpp"
 
@@ -268,6 +270,29 @@ nb::tuple gather(nb::handle items, const char* what) {
     return nb::make_tuple(offsets, data, valid);
 }
 
+// The partition of each key of a column, as int32; -1 for a key that is null.
+nb::bytearray key_partitions(nb::handle keys, int32_t partitions) {
+    if (partitions <= 0) throw nb::value_error("partitions must be positive");
+    BorrowedColumns borrowed;
+    int64_t length = 0;
+    const ByteColumn column = borrowed.bytes(keys, "keys", length);
+    nb::bytearray found = new_bytearray(static_cast<size_t>(length) * sizeof(int32_t));
+    auto* const out = memory_of<int32_t>(found);
+    bool whole = true;
+    {
+        const nb::gil_scoped_release released;
+        for (int64_t i = 0; i < length && whole; ++i) {
+            const Piece key = column.at(i);
+            whole = key.length >= Piece::kNull && key.length <= kUnfoldedBytesMax;
+            if (!whole) break;
+            out[i] =
+                key.length < 0 ? -1 : partition_of(key.data, static_cast<size_t>(key.length), partitions);
+        }
+    }
+    if (!whole) throw nb::value_error("keys: offsets must not decrease and must end within the data");
+    return found;
+}
+
 // Gives a whole batch behind `headroom` bytes its producer's fields, and its CRC.
 void seal_for(nb::handle data, size_t headroom, int64_t producer_id, int16_t producer_epoch,
               int32_t base_sequence) {
@@ -288,6 +313,7 @@ void seal_for(nb::handle data, size_t headroom, int64_t producer_id, int16_t pro
 void bind_builder(nb::module_& m) {
     m.def("seal_for", &seal_for, nb::arg("data"), nb::arg("headroom"), nb::arg("producer_id"),
           nb::arg("producer_epoch"), nb::arg("base_sequence"));
+    m.def("key_partitions", &key_partitions, nb::arg("keys"), nb::arg("partitions"));
     m.def("gather", &gather, nb::arg("items"), nb::arg("what"));
     nb::class_<BatchBuilder>(m, "BatchBuilder")
         .def(nb::init<int64_t, int64_t, size_t, nb::type_object, nb::object>(), nb::arg("bytes_target"),

@@ -81,15 +81,15 @@ nb::bytearray encode(const Source& source, const BatchFields& fields, bool seal,
     return batch;
 }
 
-// The row numbers of `rows`, all within the columns; `count` is set to how many there are.
-const int64_t* read_rows(const PyBuffer& rows, int64_t length, int64_t& count) {
-    const auto* const numbers = reinterpret_cast<const int64_t*>(rows.data());
-    count = static_cast<int64_t>(rows.size() / sizeof(int64_t));
+// Whether all row numbers lie within columns of `length`. No early way out: so the compiler can use wide registers.
+bool rows_fit(const int64_t* rows, int64_t count, int64_t length) noexcept {
+    int64_t lowest = 0;
+    int64_t highest = 0;
     for (int64_t i = 0; i < count; ++i) {
-        if (numbers[i] < 0 || numbers[i] >= length)
-            throw nb::value_error("rows: a number outside the columns");
+        lowest = std::min(lowest, rows[i]);
+        highest = std::max(highest, rows[i]);
     }
-    return numbers;
+    return lowest >= 0 && highest < length;
 }
 
 nb::bytearray encode_columns(nb::handle values, nb::handle keys, nb::handle timestamps, nb::handle headers,
@@ -110,13 +110,19 @@ nb::bytearray encode_columns(nb::handle values, nb::handle keys, nb::handle time
     int64_t row_count = length;
     if (!rows.is_none()) {
         row_buffer.emplace(rows);
-        row_numbers = read_rows(*row_buffer, length, row_count);
+        row_numbers = reinterpret_cast<const int64_t*>(row_buffer->data());
+        row_count = static_cast<int64_t>(row_buffer->size() / sizeof(int64_t));
     }
     if (stop < 0) stop = row_count;
     if (start < 0 || start >= stop || stop > row_count) {
         throw nb::value_error("the range must hold at least one record and lie within the columns");
     }
-    if (bytes_target > 0) stop = std::min(stop, start + kRecordsPerBatchMax);
+    if (bytes_target > 0) {
+        stop = std::min(stop, start + std::min<int64_t>(kRecordsPerBatchMax, bytes_target / kRecordBytesMin + 1));
+    }
+    if (row_numbers != nullptr && !rows_fit(row_numbers + start, stop - start, length)) {
+        throw nb::value_error("rows: a number outside the columns");
+    }
     if (stop - start > kRecordsPerBatchMax) throw nb::value_error("more records than a batch may have");
     const auto records = static_cast<int32_t>(stop - start);
     Room room{kUnfoldedBytesMax, headroom};

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 
 import pytest
 from click.testing import CliRunner
 
 from cli import demo as demo_module
+from cli import demo_writer
 from cli.demo_records import BATCH_RECORDS, batch
 from cli.demo_tear import tear_last_batch
+from cli.failures import ExitCode
+from ringlog.errors import DiskFull
 from ringlog.limits import SECTOR_BYTES
 from ringlog.records.scan import scan, stamp
 
@@ -74,3 +79,25 @@ def stamped(offset):
     made = batch(offset)
     stamp(made, base_offset=offset, leader_epoch=0)
     return bytes(made)
+
+
+def test_no_more_is_said_to_be_cut_than_was_left(tmp_path):
+    ended = run_demo(tmp_path)
+    cut, left = re.search(r"aside\s+([\d,]+) of ([\d,]+) bytes", ended.output).groups()
+    assert 0 < int(cut.replace(",", "")) <= int(left.replace(",", ""))
+
+
+def test_a_full_disk_ends_the_demo_as_the_system_refusing_and_leaves_nothing(tmp_path, monkeypatch):
+    def full(directory):
+        raise DiskFull("demo-0: write: the disk is full")
+
+    monkeypatch.setattr(demo_writer, "write_for_ever", full)
+    assert demo_writer.main(str(tmp_path)) == ExitCode.SYSTEM
+    script = f"import os, sys; os.mkdir({str(tmp_path / 'demo-0')!r}); sys.exit({ExitCode.SYSTEM})"
+    popen = subprocess.Popen
+    monkeypatch.setattr(
+        demo_module.subprocess, "Popen", lambda line, **named: popen([line[0], "-c", script], **named)
+    )
+    ended = run_demo(tmp_path)
+    assert ended.exit_code == ExitCode.SYSTEM, ended.output
+    assert os.listdir(tmp_path) == []

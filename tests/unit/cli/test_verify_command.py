@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 
+import pytest
+
 from cli.failures import ExitCode
+from ringlog.disk.plain import PlainDisk
 
 
 def test_a_good_data_directory_is_good(run, partition):
@@ -86,3 +90,34 @@ def test_a_real_process_ends_with_1_for_violations_and_shows_no_progress_bar_in_
     assert process.returncode == ExitCode.BROKEN_DATA
     assert errors == b""
     assert b"whole-batches" in output
+
+
+@pytest.mark.parametrize(
+    "name", ["00000000000000000000.log", "00000000000000000000.index", "partition.state"]
+)
+def test_a_file_that_cannot_be_read_is_named_and_is_the_system_refusing(run, partition, monkeypatch, name):
+    real = PlainDisk.open
+
+    def refused(self, path, **named):
+        if path.endswith(name):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return real(self, path, **named)
+
+    monkeypatch.setattr(PlainDisk, "open", refused)
+    result = run("log", "verify", partition.root)
+    assert result.exit_code == ExitCode.SYSTEM
+    assert f"{name}: violation: every file can be read" in result.stdout
+
+
+def test_a_partition_that_is_being_deleted_is_not_checked(run, partition):
+    partition.flip(partition.segment, 70)
+    partition.path.rename(partition.root / "orders-0.0-delete")
+    assert run("log", "verify", partition.root).exit_code == ExitCode.USAGE
+
+
+def test_what_was_set_aside_is_said_to_be_kept(run, partition):
+    (partition.path / "partition.state.bad").write_bytes(b"abc")
+    assert (
+        "note: what was set aside is kept, for people to look at and to delete; found 3 bytes of a state"
+        in (run("log", "verify", partition.path).stdout)
+    )

@@ -14,9 +14,11 @@ import pytest
 
 from ringlog.client import consumer as module
 from ringlog.client.consumer import Consumer
+from ringlog.client.consumer_settings import ConsumerSettings
 from ringlog.client.offsets import OffsetAndTimestamp
 from ringlog.errors import ClientClosed, CorruptBatch, InvalidRequest, OffsetOutOfRange, UnknownTopic
 from ringlog.model import TopicPartition
+from ringlog.net.messages import EARLIEST, LATEST
 from tests.support.fake_connection import FakeConnection
 from tests.support.model_broker import ModelBroker, value_of
 
@@ -247,3 +249,64 @@ def test_nobody_but_its_user_holds_a_consumer(broker):
     gc.collect()
     assert gone() is None
     assert driver() is None
+
+
+def test_offsets_are_asked_for_again_when_the_metadata_were_stale(broker, monkeypatch):
+    broker.append(0, 3)
+    stale = broker.metadata()
+    broker.first_id = 500
+    consumer = Consumer(retry_backoff_ms=1)
+    connection = consumer._connection
+    monkeypatch.setattr(
+        connection, "topic", lambda name, **_: broker.metadata() if connection.forgotten else stale
+    )
+    assert consumer.end_offsets([TP]) == {TP: 3}
+    assert connection.forgotten == ["t"]
+
+
+def test_the_child_of_a_fork_reads_on_where_its_parent_was(broker):
+    broker.append(0, 4)
+    consumer = reading()
+    consumer.poll(0, max_records=1)
+    locked = threading.Event()
+    release = threading.Event()
+
+    def busy(fetcher) -> None:
+        locked.set()
+        release.wait(5)
+
+    # Another thread is in the middle of something when the fork comes: the fork waits for it.
+    thread = threading.Thread(target=consumer._driver.look, args=[busy])
+    thread.start()
+    locked.wait()
+    threading.Timer(0.1, release.set).start()
+    child = os.fork()
+    if child == 0:
+        offsets = [record.offset for record in consumer.poll(0)]
+        consumer.seek(TP, 3)
+        os._exit(0 if offsets == [1, 2, 3] and consumer.poll(0)[0].offset == 3 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    thread.join()
+    assert [record.offset for record in consumer.poll(0)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("auto_offset_reset", "newest"),
+        ("fetch_max_wait_ms", -1),
+        ("fetch_max_bytes", 0),
+        ("max_partition_fetch_bytes", 2**40),
+        ("max_poll_records", 0),
+        ("fetch_min_bytes", "1"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused_by_name(name, value):
+    with pytest.raises(InvalidRequest, match=name):
+        Consumer(**{name: value})
+
+
+def test_settings_have_the_meaning_that_kafka_gives_them():
+    assert ConsumerSettings().reset == LATEST
+    assert ConsumerSettings(auto_offset_reset="earliest").reset == EARLIEST
+    assert ConsumerSettings(auto_offset_reset="none").reset is None

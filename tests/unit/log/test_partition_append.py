@@ -387,7 +387,7 @@ def test_flush_by_interval_also_flushes_what_was_written_during_a_flush():
         world.run()
     assert world.log.flushed_offset == 2
     world.run()
-    assert not world.store._flush_due_ms
+    assert not world.store._flushes
 
 
 def test_flush_by_the_os_never_flushes_on_its_own():

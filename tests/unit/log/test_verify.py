@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+import re
 from contextlib import suppress
 
 import pytest
@@ -203,3 +204,16 @@ def test_no_flipped_bit_in_any_file_of_a_closed_log_goes_unnoticed():
         log.put(name, bad)
         assert any(f.is_violation for f in verify_partition(log.disk, log.path)), (name, position)
         log.put(name, good[name])
+
+
+def test_a_segment_cut_in_half_is_some_lines_however_many_entries_its_indexes_have():
+    log = closed_log()
+    name = "00000000000000000000"
+    data = log.disk.content(log.file(f"{name}.log"))
+    log.disk.put(log.file(f"{name}.log"), data[: len(data) // 2])
+    entries = len(log.disk.content(log.file(f"{name}.index"))) // 8
+    found = [f for f in verify_partition(log.disk, log.path) if f.rule is Rule.INDEX_POINTS]
+    assert entries // 2 > 5
+    assert len(found) == 4
+    assert found[-1].found.startswith("the same in ")
+    assert sum(int(n) for n in re.findall(r"the same in (\d+) more", found[-1].found)) >= entries // 2 - 5

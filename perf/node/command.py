@@ -1,0 +1,66 @@
+"""`python -m perf node`: starts a node, runs its benchmarks through the client, shows the table, writes the JSON."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+
+import click
+from rich.console import Console
+
+from perf.machine import describe
+from perf.micro.report import Report, commit_of, show, write_json
+from perf.micro.result import Result
+from perf.node.benchmarks import BENCHMARKS
+from perf.node.scale import SCALES
+from perf.node.setting import NodeBench
+from ringlog.limits import TAIL_BYTES_PER_SHARD
+from ringlog.node.embedded import embedded
+
+DEFAULT_DIR = "build/bench"
+DEFAULT_JSON = "bench-results/node.json"
+
+
+@click.command()
+@click.option("--quick", "scale", flag_value="quick", help="Fewer rounds and records: a first look.")
+@click.option("--tiny", "scale", flag_value="tiny", help="Only prove that every benchmark runs.")
+@click.option("--only", multiple=True, type=click.Choice(list(BENCHMARKS)), help="Run this one; repeatable.")
+@click.option("--shards", type=int, default=0, help="0: one per core.")
+@click.option("--dir", "parent", default=DEFAULT_DIR, help="Measure the disk under this directory.")
+@click.option("--json", "json_path", default=DEFAULT_JSON, help="Where the results go.", show_default=True)
+@click.option("--strict", is_flag=True, help="Exit with 1 when a goal is missed.")
+def node(
+    scale: str | None, only: Sequence[str], shards: int, parent: str, json_path: str, strict: bool
+) -> None:
+    """Measure a node through its client, beside the limits of this machine."""
+    progress = Console(stderr=True)
+    os.makedirs(parent, exist_ok=True)
+    directory = os.path.abspath(tempfile.mkdtemp(prefix="node-", dir=parent))
+    chosen = SCALES[scale or "full"]
+    count = shards or len(os.sched_getaffinity(0))
+    results: list[Result] = []
+    try:
+        with embedded(
+            shards=count, data_dir=f"{directory}/data", tail_bytes_per_shard=TAIL_BYTES_PER_SHARD
+        ) as running:
+            bench = NodeBench(chosen, running, directory)
+            names = list(only) or list(BENCHMARKS)
+            for number, name in enumerate(names, start=1):
+                progress.print(f"[{number}/{len(names)}] {name} …", end=" ", highlight=False, markup=False)
+                began = time.perf_counter()
+                found = BENCHMARKS[name](bench)
+                results += found if isinstance(found, list) else [found]
+                progress.print(f"{time.perf_counter() - began:.1f} s", highlight=False)
+    finally:
+        shutil.rmtree(directory)
+    source = os.path.dirname(os.path.abspath(__file__))
+    report = Report(commit_of(source), chosen.name, "io_uring", describe(parent), results)
+    write_json(report, json_path)
+    show(report, Console())
+    progress.print(f"Written to {json_path}", highlight=False)
+    if strict and not all(result.reached for result in results):
+        sys.exit(1)

@@ -1,0 +1,205 @@
+"""The partitions that a consumer reads: whose turn it is, who may be asked for, and what went wrong. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+
+from ringlog.client.assigned import UNKNOWN, Assigned, Place
+from ringlog.client.consumer_settings import ConsumerSettings
+from ringlog.errors import OffsetOutOfRange, RinglogError, StaleMetadata
+from ringlog.model import TopicPartition
+
+_REPLIES_AHEAD = 2
+"""Full replies kept per partition: one that is being polled, and the next."""
+
+
+class Assignment:
+    """Partitions, and the three queues that they wait in. Not thread-safe: its owner has a lock."""
+
+    def __init__(self, settings: ConsumerSettings) -> None:
+        self.settings = settings
+        self.assigned: dict[TopicPartition, Assigned] = {}
+        self.waiting: dict[Assigned, None] = {}
+        """Those that may have something to ask for, the oldest first; no others need be looked at."""
+        self.sated: set[Assigned] = set()
+        """Those of which enough was fetched, until some of it is polled."""
+        self._ready: deque[Assigned] = deque()
+        """Those that have something for the poller; the first has its turn."""
+        self.buffered_bytes = 0
+
+    # -- the poller's side -----------------------------------------------------------------------------------
+
+    def assign(self, wanted: Mapping[TopicPartition, tuple[Place, int | None]]) -> None:
+        """Read exactly these. One that was assigned before and has no offset here goes on where it is."""
+        for tp in [tp for tp in self.assigned if tp not in wanted]:
+            gone = self.assigned.pop(tp)
+            self.drop(gone)
+            self.waiting.pop(gone, None)
+        for tp, (place, offset) in wanted.items():
+            known = self.assigned.get(tp)
+            if known is not None and offset is None:
+                continue
+            if known is None:
+                known = self.assigned[tp] = Assigned(tp, place)
+                if offset is None:
+                    self.out_of_range(known, OffsetOutOfRange(f"{tp} has no position. Seek to one"))
+            if offset is not None:
+                self.seek(tp, offset)
+            self.waiting[known] = None
+
+    def __getitem__(self, tp: TopicPartition) -> Assigned:
+        return self.assigned[tp]
+
+    def __contains__(self, tp: TopicPartition) -> bool:
+        return tp in self.assigned
+
+    def assignment(self) -> list[TopicPartition]:
+        return list(self.assigned)
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Read on from an offset; what was fetched from elsewhere is dropped, also when it is still on its way."""
+        assigned = self.assigned[tp]
+        self.drop(assigned)
+        assigned.stand_at(offset)
+        self.waiting[assigned] = None
+
+    def seek_to(self, end: int, *tps: TopicPartition) -> None:
+        """Read on from an end of the log, EARLIEST or LATEST, which is looked up."""
+        for assigned in map(self.assigned.__getitem__, tps):
+            self.drop(assigned)
+            assigned.position, assigned.reset = UNKNOWN, end
+            self.waiting[assigned] = None
+
+    def seek_all(self, positions: Mapping[TopicPartition, int]) -> None:
+        for tp, offset in positions.items():
+            self.seek(tp, offset)
+
+    def pause(self, *tps: TopicPartition) -> None:
+        for tp in tps:
+            self.assigned[tp].paused = True
+        self._hunger()
+
+    def resume(self, *tps: TopicPartition) -> None:
+        for assigned in map(self.assigned.__getitem__, tps):
+            assigned.paused = False
+            self.enqueue(assigned)
+            self.waiting[assigned] = None
+
+    def head(self, now_s: float, *, may_raise: bool = True) -> Assigned | None:
+        """Whose turn it is: a partition that has a chunk. Raises what went wrong with one that has a failure, unless
+        the poller has records in its hands, and gives None instead. A failure that lasts is raised again."""
+        while self._ready:
+            assigned = self._ready[0]
+            if assigned.chunks and not assigned.paused:
+                return assigned
+            failure = assigned.failure
+            if failure is not None and not assigned.paused:
+                if not may_raise:
+                    return None
+                self._leave_queue()
+                if assigned.position == UNKNOWN and assigned.reset is None:
+                    self.enqueue(assigned)  # only a seek can help
+                else:
+                    assigned.failure = None
+                    self.back_off(assigned, now_s)
+                raise failure
+            self._leave_queue()
+        return None
+
+    def advance(self, assigned: Assigned, position: int) -> bool:
+        """The poller took what lies below a position. True: there is room to fetch more."""
+        chunk = assigned.chunks[0]
+        assigned.position = position
+        if position < chunk.next_offset:
+            return False
+        assigned.chunks.popleft()
+        assigned.buffered_bytes -= chunk.nbytes
+        was_full = self.full
+        self.buffered_bytes -= chunk.nbytes
+        self._leave_queue()
+        self.enqueue(assigned)
+        self.sated.discard(assigned)
+        if was_full and not self.full:
+            self._hunger()
+        if not assigned.in_flight:
+            self.waiting[assigned] = None
+        return True
+
+    def refetch(self, assigned: Assigned, now_s: float) -> None:
+        """What was fetched is not what it should be: drop it, and ask again from the poller's position."""
+        self.drop(assigned)
+        assigned.stand_at(assigned.position)
+        self.back_off(assigned, now_s)
+
+    def unsettled(self, tps: Iterable[TopicPartition]) -> bool:
+        """Some of these wait for their position. Raises what keeps them from getting one."""
+        unsettled = False
+        for tp in tps:
+            assigned = self.assigned[tp]
+            if assigned.position == UNKNOWN and assigned.reset is not None:
+                if assigned.failure is not None:
+                    raise assigned.failure
+                unsettled = True
+        return unsettled
+
+    # -- the side of requests --------------------------------------------------------------------------------
+
+    def fly(self, assigned: Assigned) -> None:
+        assigned.in_flight = True
+        self.waiting.pop(assigned, None)
+
+    def land(self, assigned: Assigned) -> None:
+        assigned.in_flight = False
+        self.waiting[assigned] = None
+
+    @property
+    def full(self) -> bool:
+        return self.buffered_bytes >= self.settings.fetch_max_bytes
+
+    def has_enough(self, assigned: Assigned) -> bool:
+        return assigned.buffered_bytes >= _REPLIES_AHEAD * self.settings.max_partition_fetch_bytes
+
+    def drop(self, assigned: Assigned) -> None:
+        self.buffered_bytes -= assigned.outdate()
+        self._hunger()
+
+    def _hunger(self) -> None:
+        """There is room again: look anew who could use it."""
+        self.waiting.update(dict.fromkeys(self.sated))
+        self.sated.clear()
+
+    def enqueue(self, assigned: Assigned) -> None:
+        if not assigned.queued and (assigned.chunks or assigned.failure is not None):
+            assigned.queued = True
+            self._ready.append(assigned)
+
+    def _leave_queue(self) -> None:
+        self._ready.popleft().queued = False
+
+    # -- what went wrong ---------------------------------------------------------------------------------------
+
+    def went_wrong(self, assigned: Assigned, error: RinglogError, now_s: float) -> None:
+        if isinstance(error, StaleMetadata):
+            assigned.misplaced = True
+            self.waiting[assigned] = None
+        elif isinstance(error, OffsetOutOfRange):
+            self.out_of_range(assigned, error)
+        elif error.retriable:
+            self.back_off(assigned, now_s)
+        else:
+            assigned.failure = error
+            self.enqueue(assigned)
+
+    def out_of_range(self, assigned: Assigned, error: OffsetOutOfRange) -> None:
+        """There is nothing at the position: the setting says what to do, once what was fetched before is polled."""
+        assigned.reset = self.settings.reset
+        if assigned.reset is None:
+            assigned.failure = error
+            self.enqueue(assigned)
+        self.waiting[assigned] = None
+
+    def back_off(self, assigned: Assigned, now_s: float) -> None:
+        settings = self.settings
+        assigned.back_off(now_s, settings.retry_backoff_ms / 1000, settings.retry_backoff_max_ms / 1000)
+        self.waiting[assigned] = None

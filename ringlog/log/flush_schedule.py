@@ -1,0 +1,47 @@
+"""When the logs that flush by interval are due. Pure, and its cost is that of the logs that are due."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from ringlog.model import TopicPartition
+
+
+class FlushSchedule:
+    """Logs with something to flush, by the time of their flush.
+
+    >>> schedule = FlushSchedule()
+    >>> schedule.plan(TopicPartition("a", 0), 50)
+    >>> schedule.plan(TopicPartition("a", 0), 90)  # it was planned before that
+    >>> schedule.take_due(49), schedule.take_due(50), len(schedule)
+    ([], [TopicPartition(topic='a', partition=0)], 0)
+    """
+
+    def __init__(self) -> None:
+        self._due_ms: dict[TopicPartition, int] = {}
+        self._heap: list[tuple[int, TopicPartition]] = []
+        """Of all that were planned, the earliest first. What the dict does not say any more is passed over."""
+
+    def __len__(self) -> int:
+        return len(self._due_ms)
+
+    def plan(self, name: TopicPartition, due_ms: int) -> None:
+        """Have a log flushed at a time, unless it is to be flushed before."""
+        planned = self._due_ms.get(name)
+        if planned is None or due_ms < planned:
+            self._due_ms[name] = due_ms
+            heappush(self._heap, (due_ms, name))
+
+    def forget(self, name: TopicPartition) -> None:
+        """A log is not to be flushed any more."""
+        self._due_ms.pop(name, None)
+
+    def take_due(self, now_ms: int) -> list[TopicPartition]:
+        """The logs whose time has come. Who is not done with one plans it again."""
+        due = []
+        while self._heap and self._heap[0][0] <= now_ms:
+            due_ms, name = heappop(self._heap)
+            if self._due_ms.get(name) == due_ms:
+                del self._due_ms[name]
+                due.append(name)
+        return due

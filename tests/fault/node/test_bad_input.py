@@ -1,0 +1,187 @@
+"""Bad input on the live socket: typed errors, bounded memory, the same processes before and after."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from ringlog.errors import RinglogError
+from ringlog.limits import FRAME_BYTES_MAX, MIB
+from ringlog.model import Codec
+from ringlog.net.framing import Api, Flag
+from ringlog.net.messages import (
+    DescribePartitionsReply,
+    ErrorReply,
+    ListOffsetsReply,
+    decode_body,
+    unpack_fetch_reply,
+)
+from ringlog.net.wire_errors import NUMBERS
+from tests.support import bad_frames
+from tests.support.amounts import amount
+from tests.support.patience import stretched
+from tests.support.raw_client import RawClient
+from tests.support.trial import TOPIC, Trial
+from tests.support.zmtp import MORE, ZmtpPeer, frame_head
+
+GROWTH_MAX_BYTES = 64 * MIB
+OURS = {"INTERNAL", "INVARIANT_BROKEN"}
+"""Codes that say: a bug of ours. Input of others must never lead to them."""
+
+
+@pytest.fixture(scope="module")
+def victim(shared_trial: Trial) -> int:
+    """A partition that may be spoilt; the good client uses another topic."""
+    with shared_trial.client() as client:
+        client.create_topic("victim", 1)
+        return client.partition_ids("victim")[0]
+
+
+@contextmanager
+def unharmed(trial: Trial) -> Iterator[None]:
+    """What happens inside must cost no process its life, no client its answers, and no memory to speak of."""
+    node = trial.node
+    with trial.client() as client:
+        (partition, *_) = client.partition_ids(TOPIC)
+        client.produce(partition, [b"before"])
+        processes, before = node.processes(), node.resident_bytes()
+        yield
+        assert client.produce(partition, [b"after"]).base_offset > 0
+        after = node.resident_bytes()
+        assert node.processes() == processes, f"a part of the node died\n{node.log_tail()}"
+        grown = {pid: (after[pid] - before[pid]) // MIB for pid in before}
+        assert max(grown.values()) * MIB < GROWTH_MAX_BYTES, f"MiB of growth by pid: {grown}"
+
+
+def answer(client: RawClient, frame: bytes) -> ErrorReply:
+    """The error that a frame is answered with."""
+    client.send(frame)
+    reply = client.next_reply(timeout_s=stretched(4))
+    assert reply is not None, "no answer"
+    header, body = reply
+    assert header.flags & Flag.ERROR, "taken as if nothing were wrong with it"
+    return decode_body(body, ErrorReply)
+
+
+@pytest.mark.parametrize("what", bad_frames.known(0, TOPIC))
+def test_a_frame_that_is_wrong_is_answered_with_a_typed_error(shared_trial: Trial, victim: int, what: str):
+    with unharmed(shared_trial), shared_trial.client() as client:
+        error = answer(client, bad_frames.known(victim, "victim")[what])
+        assert error.code in NUMBERS, error
+        assert error.code not in OURS, error
+        assert len(error.message) > 10, "a sentence that says what is wrong"
+
+
+@pytest.mark.parametrize("what", bad_frames.extreme(0))
+def test_numbers_and_lists_at_their_ends_are_answered_and_do_no_harm(
+    shared_trial: Trial, victim: int, what: str
+):
+    with unharmed(shared_trial), shared_trial.client() as client:
+        client.send(bad_frames.extreme(victim)[what])
+        reply = client.next_reply(timeout_s=stretched(4))
+        assert reply is not None, "no answer"
+        header, body = reply
+        if header.flags & Flag.ERROR:
+            error = decode_body(body, ErrorReply)
+            assert error.code in NUMBERS, error
+            assert error.code not in OURS, error
+
+
+def test_a_wrong_row_has_its_own_error_and_the_reply_is_whole(shared_trial: Trial, victim: int):
+    with unharmed(shared_trial), shared_trial.client() as client:
+        for what, (api, body) in bad_frames.rows_with_errors(victim).items():
+            try:
+                reply = client.request(api, body, partition=victim)
+            except RinglogError as error:
+                assert error.code not in OURS, f"{what}: {error.code}: {error}"
+                continue
+            if api is Api.FETCH:
+                errors = [row.error for row in unpack_fetch_reply(reply)[1]]
+            elif api is Api.LIST_OFFSETS:
+                errors = [row.error for row in decode_body(reply, ListOffsetsReply).found]
+            else:
+                errors = [row.error for row in decode_body(reply, DescribePartitionsReply).partitions]
+            assert errors, what
+            assert not {0, NUMBERS["INTERNAL"], NUMBERS["INVARIANT_BROKEN"]} & set(errors), what
+
+
+def test_frames_shorter_than_a_header_do_no_harm(shared_trial: Trial):
+    with unharmed(shared_trial), shared_trial.client() as client:
+        for size in range(32):
+            client.send(bytes(size))
+        assert client.metadata([]).node_id >= 0
+
+
+def test_a_message_of_many_parts_does_no_harm(shared_trial: Trial):
+    with unharmed(shared_trial), ZmtpPeer(shared_trial.node.port) as peer:
+        for number in range(2000):
+            peer.message(b"part", MORE if number % 50 != 49 else 0)
+
+
+def test_a_message_whose_parts_never_end_costs_no_memory(shared_trial: Trial):
+    with unharmed(shared_trial), ZmtpPeer(shared_trial.node.port) as peer:
+        part = bytes(1 * MIB)
+        for _ in range(128):
+            if not peer.message(part, MORE):
+                break
+
+
+def test_clients_that_come_and_go_cost_no_memory(shared_trial: Trial):
+    with unharmed(shared_trial):
+        for _ in range(amount(short=300, full=20_000)):
+            with shared_trial.client() as client:
+                client.metadata([])
+
+
+@pytest.mark.parametrize("length", [FRAME_BYTES_MAX + 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, -1])
+def test_a_peer_that_announces_too_long_a_message_is_cut_off(shared_trial: Trial, length: int):
+    with unharmed(shared_trial):
+        for _ in range(amount(short=20, full=10_000)):
+            with ZmtpPeer(shared_trial.node.port) as peer:
+                peer.send(frame_head(0, length) + bytes(1000))
+                assert peer.is_closed_by_peer(stretched(3))
+
+
+def test_oversize_frames_through_a_whole_connection_cost_no_memory(shared_trial: Trial):
+    with unharmed(shared_trial):
+        for _ in range(amount(short=5, full=200)):
+            with shared_trial.client() as client:
+                client.send(bad_frames.OVERSIZE)
+                assert client.next_reply(timeout_s=0.05) is None
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+def test_a_compression_bomb_costs_the_node_no_memory(shared_trial: Trial, victim: int, codec: Codec):
+    with unharmed(shared_trial), shared_trial.client() as client:
+        bomb = bad_frames.bomb(codec, 100 * MIB)
+        for _ in range(amount(short=10, full=10_000)):
+            try:
+                client.produce_bytes(victim, bomb)
+            except RinglogError as error:
+                assert error.code in ("CORRUPT_BATCH", "BATCH_TOO_LARGE", "CORRUPT_FRAME"), error.code
+
+
+def test_fuzzed_frames_never_end_a_process(shared_trial: Trial, victim: int):
+    frames = bad_frames.fuzzed(seed=20_26, partition=victim, topic="victim")
+    with unharmed(shared_trial), shared_trial.client() as client:
+        for number, frame in enumerate(itertools.islice(frames, amount(short=4_000, full=1_000_000))):
+            client.send(frame)
+            while (reply := client.next_reply(0)) is not None:
+                header, body = reply
+                if header.flags & Flag.ERROR:
+                    error = decode_body(body, ErrorReply)
+                    assert error.code not in OURS, f"frame {number}: {error}"
+            if number % 500 == 499:
+                shared_trial.node.pid_of("net")  # it must live all the while
+
+
+def test_garbage_on_the_port_does_no_harm(shared_trial: Trial):
+    rng = random.Random("garbage")
+    with unharmed(shared_trial):
+        for number in range(amount(short=200, full=10_000)):
+            with ZmtpPeer(shared_trial.node.port, handshake=number % 2 == 1) as peer:
+                peer.send(rng.randbytes(rng.choice((1, 9, 10, 64, 65, 1000, 100_000))))

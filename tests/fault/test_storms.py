@@ -1,0 +1,17 @@
+"""Storms: reads, rolls, truncations, removals, failing calls, full disks and power losses, all at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.amounts import amount
+from tests.support.storm import Storm
+
+
+@pytest.mark.parametrize("seed", range(amount(short=40, full=1_000)))
+def test_a_storm_loses_nothing_flushed_serves_nothing_wrong_and_leaks_nothing(seed):
+    storm = Storm(seed)
+    for _ in range(150):
+        storm.step()
+    storm.finish()
+    assert storm.checked > 0

@@ -1,0 +1,104 @@
+"""The admin against a ROUTER in a thread."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringlog import Admin, Producer
+from ringlog.errors import ControllerUnavailable, InvalidRequest, TopicExists, UnknownTopic
+from ringlog.net.framing import Api
+from tests.support.router import RouterNode
+
+
+@pytest.fixture
+def node():
+    with RouterNode() as made:
+        yield made
+
+
+@pytest.fixture
+def admin(node):
+    with Admin(node.bootstrap) as made:
+        yield made
+
+
+def test_a_topic_is_created_with_its_settings(admin):
+    topic = admin.create_topic("t", num_partitions=3, config={"segment.bytes": 1 << 20, "x": True})
+    assert (topic.name, topic.config) == ("t", {"segment.bytes": "1048576", "x": "true"})
+    assert [one.index for one in topic.partitions] == [0, 1, 2]
+
+
+def test_a_topic_that_is_there_cannot_be_created_again(admin):
+    admin.create_topic("t")
+    with pytest.raises(TopicExists):
+        admin.create_topic("t")
+
+
+def test_a_create_whose_answer_was_lost_is_done(node, admin):
+    lost = [True]
+
+    def lose(header, body):
+        if header.api_key == Api.CREATE_TOPIC and lost:
+            lost.pop()
+            node.answer(header, body)
+            raise ControllerUnavailable("died")
+
+    node.before = lose
+    assert len(admin.create_topic("t", 2).partitions) == 2
+
+
+def test_a_delete_whose_answer_was_lost_is_done(node, admin):
+    admin.create_topic("t")
+    lost = [True]
+
+    def lose(header, body):
+        if header.api_key == Api.DELETE_TOPIC and lost:
+            lost.pop()
+            node.answer(header, body)
+            raise ControllerUnavailable("died")
+
+    node.before = lose
+    admin.delete_topic("t")
+    assert admin.list_topics() == []
+
+
+def test_topics_are_listed_without_those_of_the_node(node, admin):
+    for name in ("b", "a", "__inner"):
+        node.create(name)
+    assert admin.list_topics() == ["a", "b"]
+    assert admin.list_topics(include_internal=True) == ["__inner", "a", "b"]
+
+
+def test_a_description_tells_offsets_and_bytes(node, admin):
+    admin.create_topic("t", 2)
+    with Producer(node.bootstrap) as producer:
+        producer.produce("t", b"x", partition=1).result(5)
+    first, second = admin.describe_topic("t").partitions
+    assert (first.next_offset, second.next_offset, second.high_watermark) == (0, 1, 1)
+    assert second.bytes > 0
+
+
+def test_settings_change_and_go_back(admin):
+    admin.create_topic("t", config={"a": "1"})
+    assert admin.alter_topic("t", {"a": None, "b": 2}).config == {"b": "2"}
+
+
+def test_partitions_are_added(admin):
+    admin.create_topic("t", 2)
+    assert len(admin.add_partitions("t", 5).partitions) == 5
+
+
+def test_what_is_not_there_is_an_error(admin):
+    with pytest.raises(UnknownTopic):
+        admin.describe_topic("t")
+    with pytest.raises(UnknownTopic):
+        admin.delete_topic("t")
+    with pytest.raises(InvalidRequest, match="config"):
+        admin.create_topic("t", config={"a": object()})
+
+
+def test_the_cluster_says_who_it_is(node, admin):
+    admin.create_topic("t", 3)
+    cluster = admin.describe_cluster()
+    assert (cluster.cluster_id, cluster.topics, cluster.partitions) == ("test", 1, 3)
+    assert node.endpoint in cluster.endpoints

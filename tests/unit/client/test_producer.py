@@ -1,0 +1,347 @@
+"""The producer against a ROUTER in a thread: records in, futures out, and what happens when the node does not."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from ringlog import Producer
+from ringlog.errors import BatchTooLarge, BufferFull, ClientClosed, InvalidRequest, RequestTimeout
+from ringlog.net.framing import Acks, Api
+from ringlog.records.decode import decode
+from ringlog.records.partitioner import partition_for
+from tests.support.router import RouterNode
+
+
+@pytest.fixture
+def node():
+    with RouterNode() as made:
+        yield made
+
+
+@pytest.fixture
+def producer(node):
+    with Producer(node.bootstrap) as made:
+        yield made
+
+
+def records(node, topic="t"):
+    """Partition index → records in order."""
+    found = defaultdict(list)
+    for partition in node.topics[topic].partitions:
+        for batch in node.logs[partition.partition].batches:
+            found[partition.index] += list(decode(batch))
+    return found
+
+
+def values(node, topic="t"):
+    return [record.value for some in records(node, topic).values() for record in some]
+
+
+def test_a_record_comes_back_with_its_place(node, producer):
+    stood = producer.produce("t", b"v", key=b"k", headers={"h": b"1"}, timestamp=17).result(5)
+    assert stood._replace(partition=0) == ("t", 0, 0, 17, "flushed")
+    (record,) = records(node)[stood.partition]
+    assert (record.key, record.value, record.timestamp, record.headers) == (b"k", b"v", 17, [("h", b"1")])
+
+
+def test_text_is_sent_as_utf_8_and_headers_may_be_a_list(node, producer):
+    producer.produce("t", "é", key="k", headers=[("a", "x"), ("a", None)]).result(5)
+    (record,) = [one for some in records(node).values() for one in some]
+    assert (record.value, record.headers) == ("é".encode(), [("a", b"x"), ("a", None)])
+
+
+def test_a_key_decides_the_partition_as_kafka_does(node, producer):
+    for i in range(50):
+        key = b"key-%d" % i
+        assert producer.produce("t", b"v", key=key).result(5).partition == partition_for(key, 4)
+
+
+def test_a_named_partition_is_used_and_a_wrong_one_refused(producer):
+    assert producer.produce("t", b"v", partition=2).result(5).partition == 2
+    with pytest.raises(InvalidRequest, match="0 to 3"):
+        producer.produce("t", b"v", partition=4)
+
+
+def test_records_of_a_partition_keep_their_order_and_their_offsets(node, producer):
+    futures = [producer.produce("t", b"%d" % i, partition=1) for i in range(20_000)]
+    producer.flush(20)
+    assert [future.result(0).offset for future in futures] == list(range(20_000))
+    assert [record.value for record in records(node)[1]] == [b"%d" % i for i in range(20_000)]
+
+
+def test_records_without_a_key_are_spread_over_partitions(node):
+    with Producer(node.bootstrap, batch_size=1024) as producer:
+        for _ in range(500):
+            producer.produce("t", b"x" * 100)
+    assert set(records(node)) == {0, 1, 2, 3}
+
+
+def test_a_lost_node_costs_nothing_and_doubles_nothing(node):
+    with Producer(node.bootstrap, batch_size=2048) as producer:
+        futures = []
+        for i in range(3000):
+            futures.append(producer.produce("t", b"%d" % i + b"." * 50, partition=0))
+            if i in (500, 1500, 2500):
+                node.restart()
+        producer.flush(30)
+    assert [future.result(0).offset for future in futures] == list(range(3000))
+    assert len(values(node)) == 3000
+
+
+def test_what_is_wrong_is_named(producer):
+    with pytest.raises(TypeError, match="value must be"):
+        producer.produce("t", 17)
+    with pytest.raises(TypeError, match="key must be"):
+        producer.produce("t", b"v", key=1.5, partition=0)
+    with pytest.raises(TypeError, match="headers"):
+        producer.produce("t", b"v", headers=17)
+    with pytest.raises(InvalidRequest, match="timestamp"):
+        producer.produce("t", b"v", timestamp=-5)
+    with pytest.raises(BatchTooLarge):
+        producer.produce("t", bytes(9 << 20))
+    with pytest.raises(InvalidRequest, match="acks"):
+        producer.produce("t", b"v", acks=7)
+    assert producer.produce("t", b"v").result(5).durability == "flushed"
+
+
+def test_acks_0_promises_nothing(node, producer):
+    stood = producer.produce("t", b"v", acks=0).result(5)
+    assert (stood.offset, stood.durability) == (-1, "none")
+    assert producer.produce("t", b"w", acks=1).result(5).offset >= 0
+    flags = [header.flags & 3 for header in node.seen if header.api_key == Api.PRODUCE]
+    assert flags == [Acks.NONE, Acks.LEADER]
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
+def test_batches_are_compressed(node, codec):
+    with Producer(node.bootstrap, compression_type=codec, linger_ms=5) as producer:
+        for _ in range(1000):
+            producer.produce("t", b"x" * 100, partition=0)
+        producer.produce_many("t", [b"x" * 100] * 1000, partition=0)
+    assert values(node) == [b"x" * 100] * 2000
+    assert sum(len(batch) for batch in node.logs[100].batches) < 50_000
+
+
+def test_a_full_buffer_blocks_and_then_says_so(node):
+    node.create("t", 1)
+    with Producer(
+        node.bootstrap, batch_size=1024, buffer_memory=4096, max_block_ms=200, delivery_timeout_ms=3000
+    ) as producer:
+        producer.produce("t", b"first").result(5)
+        node.before = lambda header, body: b"" if header.api_key == Api.PRODUCE else None
+        with pytest.raises(BufferFull, match="buffer_memory"):
+            for _ in range(100):
+                producer.produce("t", b"x" * 500)
+        node.before = lambda header, body: None
+        node.restart()
+    assert len(values(node)) > 1
+
+
+def test_flush_says_when_not_all_is_done_and_close_fails_the_rest(node):
+    producer = Producer(node.bootstrap)
+    producer.produce("t", b"first").result(5)
+    node.before = lambda header, body: b"" if header.api_key == Api.PRODUCE else None
+    future = producer.produce("t", b"v")
+    with pytest.raises(RequestTimeout):
+        producer.flush(0.2)
+    with pytest.raises(RequestTimeout):
+        future.result(0.01)
+    with pytest.raises(RequestTimeout):
+        producer.close(0.1)
+    assert isinstance(future.exception(0), ClientClosed)
+    with pytest.raises(ClientClosed):
+        producer.produce("t", b"v")
+
+
+def test_callbacks_are_called_once_each_with_their_future(producer):
+    seen = []
+    futures = [producer.produce("t", b"%d" % i, on_delivery=seen.append) for i in range(100)]
+    producer.flush(5)
+    assert sorted(map(id, seen)) == sorted(map(id, futures))
+    late = []
+    futures[0].add_done_callback(late.append)
+    assert late == [futures[0]]
+
+
+def test_a_callback_that_fails_hurts_nobody(producer, monkeypatch):
+    told = []
+    monkeypatch.setattr(threading, "excepthook", told.append)
+    producer.produce("t", b"v", on_delivery=lambda future: 1 / 0)
+    assert producer.produce("t", b"w").result(5).durability == "flushed"
+    producer.flush(5)
+    assert [args.exc_type for args in told] == [ZeroDivisionError]
+
+
+def test_many_threads_may_produce(node, producer):
+    def work(name):
+        for i in range(2000):
+            producer.produce("t", b"%d %d" % (name, i), partition=0)
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    producer.flush(20)
+    assert len(set(values(node))) == 8000
+    for name in range(4):
+        mine = [one for one in values(node) if one.startswith(b"%d " % name)]
+        assert mine == [b"%d %d" % (name, i) for i in range(2000)]
+
+
+def test_a_producer_that_nobody_holds_leaves_no_thread(node):
+    producer = Producer(node.bootstrap)
+    producer.produce("t", b"v").result(5)
+    del producer
+    gc.collect()
+    assert not [one for one in threading.enumerate() if one.name.startswith("ringlog-client")]
+
+
+def test_futures_of_a_producer_that_nobody_holds_fail_and_do_not_wait_forever(node):
+    producer = Producer(node.bootstrap, linger_ms=60_000)
+    producer.produce("t", b"v", partition=0)
+    node.before = lambda header, body: b"" if header.api_key == Api.PRODUCE else None
+    futures = [producer.produce("t", b"v", partition=i) for i in range(4)]
+    del producer
+    gc.collect()
+    assert {type(future.exception(5)) for future in futures} == {ClientClosed}
+
+
+def test_a_callback_may_produce_but_not_wait(node, producer):
+    seen = []
+
+    def on_delivery(future):
+        seen.append(producer.produce("t", b"again"))
+        for wait in (producer.flush, lambda: producer.produce("unknown", b"v")):
+            try:
+                wait()
+            except InvalidRequest as refused:
+                seen.append(str(refused))
+
+    producer.produce("t", b"v", on_delivery=on_delivery).result(5)
+    until_s = time.monotonic() + 5
+    while len(seen) < 3 and time.monotonic() < until_s:
+        time.sleep(0.01)
+    assert seen[0].result(5).durability == "flushed"
+    assert ["may not wait" in text for text in seen[1:]] == [True, True]
+
+
+def test_a_child_of_a_fork_can_produce(node, producer):
+    producer.produce("t", b"parent").result(5)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            producer.produce("t", b"child").result(10)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    producer.produce("t", b"parent again").result(5)
+    assert sorted(values(node)) == [b"child", b"parent", b"parent again"]
+
+
+def test_linger_gathers_records_of_a_while_into_one_batch(node):
+    with Producer(node.bootstrap, linger_ms=300) as producer:
+        producer.produce("t", b"0", partition=0)
+        time.sleep(0.02)
+        producer.produce("t", b"1", partition=0).result(5)
+    assert len(node.logs[100].batches) == 1
+
+
+# -- produce_many ------------------------------------------------------------------------------------------
+
+SAMPLE = [b"%d" % i + b"." * (i % 150) for i in range(5000)]
+FORMS = {
+    "list": lambda: SAMPLE,
+    "str": lambda: [one.decode() for one in SAMPLE],
+    "tuple": lambda: tuple(SAMPLE),
+    "binary": lambda: pa.array(SAMPLE),
+    "large_binary": lambda: pa.array(SAMPLE, type=pa.large_binary()),
+    "string": lambda: pa.array([one.decode() for one in SAMPLE]),
+    "chunked": lambda: pa.chunked_array([pa.array(SAMPLE[:17]), pa.array(SAMPLE[17:])]),
+    "objects": lambda: np.array(SAMPLE, dtype=object),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_many_records_arrive_once_in_order_whatever_their_form(node, form):
+    with Producer(node.bootstrap, batch_size=16_384) as producer:
+        ranges = producer.produce_many("t", FORMS[form](), partition=1).result(10)
+    assert [record.value for record in records(node)[1]] == SAMPLE
+    assert sum(one.count for one in ranges) == len(SAMPLE)
+    assert {(one.topic, one.partition, one.durability) for one in ranges} == {("t", 1, "flushed")}
+    assert all(len(batch) <= 16_384 for batch in node.logs[101].batches)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_many_keyed_records_go_to_the_partitions_of_their_keys_in_order(node, form):
+    keys = FORMS[form]()
+    with Producer(node.bootstrap) as producer:
+        producer.produce_many("t", SAMPLE, keys).result(10)
+    found = records(node)
+    for index in range(4):
+        wanted = [one for one in SAMPLE if partition_for(one, 4) == index]
+        assert [(record.key, record.value) for record in found[index]] == [(one, one) for one in wanted]
+
+
+def test_many_records_without_a_key_go_round_the_partitions(node):
+    with Producer(node.bootstrap, batch_size=16_384) as producer:
+        ranges = producer.produce_many("t", SAMPLE).result(10)
+    assert {one.partition for one in ranges} == {0, 1, 2, 3}
+    assert sorted(values(node)) == sorted(SAMPLE)
+
+
+def test_numpy_matrices_and_fixed_strings_are_records(node, producer):
+    matrix = np.arange(40, dtype=np.uint8).reshape(10, 4)
+    producer.produce_many("t", matrix, partition=0).result(5)
+    producer.produce_many("t", np.array([b"abc", b"xyz"]), partition=0).result(5)
+    assert [one.value for one in records(node)[0]] == [*(bytes(row) for row in matrix), b"abc", b"xyz"]
+
+
+def test_timestamps_and_headers_come_with_their_records(node, producer):
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    headers = pa.array([[{"key": "a", "value": b"1"}], []], type=kind)
+    producer.produce_many("t", [b"x", b"y"], headers=headers, timestamps=[7, 9], partition=0).result(5)
+    seen = [(one.value, one.timestamp, one.headers) for one in records(node)[0]]
+    assert seen == [(b"x", 7, [("a", b"1")]), (b"y", 9, [])]
+
+
+def test_keys_that_are_missing_are_spread_and_null_values_stay_null(node, producer):
+    producer.produce_many("t", [None] * 8, [None] * 8).result(5)
+    assert {index: len(some) for index, some in records(node).items()} == {0: 2, 1: 2, 2: 2, 3: 2}
+    assert values(node) == [None] * 8
+
+
+def test_columns_that_do_not_fit_are_refused(producer):
+    with pytest.raises(InvalidRequest, match="keys"):
+        producer.produce_many("t", [b"a", b"b"], [b"k"])
+    with pytest.raises(InvalidRequest, match="timestamps"):
+        producer.produce_many("t", [b"a", b"b"], timestamps=[1])
+    with pytest.raises(InvalidRequest, match="values"):
+        producer.produce_many("t", b"not a list")
+    with pytest.raises(TypeError, match="values"):
+        producer.produce_many("t", [b"a", 17])
+
+
+def test_nothing_at_all_is_done_at_once(producer):
+    future = producer.produce_many("t", [])
+    called = []
+    future.add_done_callback(called.append)
+    assert future.done()
+    assert future.result(0) == []
+    assert called == [future]
+
+
+def test_many_and_single_records_keep_their_order(node, producer):
+    producer.produce("t", b"0", partition=0)
+    producer.produce_many("t", [b"1", b"2"], partition=0)
+    producer.produce("t", b"3", partition=0).result(5)
+    assert [one.value for one in records(node)[0]] == [b"0", b"1", b"2", b"3"]

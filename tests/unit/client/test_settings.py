@@ -1,0 +1,73 @@
+"""Settings: Kafka's names and meaning, and errors that say what is allowed."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringlog import Admin, Producer
+from ringlog.client.settings import ProducerSettings, acks_of, endpoints_of, settings_of
+from ringlog.errors import InvalidRequest
+from ringlog.model import Codec
+from ringlog.net.framing import Acks
+
+
+def made(**given):
+    return settings_of(ProducerSettings, given)
+
+
+def test_the_defaults_are_durable_and_idempotent():
+    assert acks_of(made().acks) is Acks.ALL
+    assert made().enable_idempotence
+    assert made().codec is Codec.NONE
+
+
+@pytest.mark.parametrize("name", ["linger", "lingerms", "batch_sise", "compression", "idempotence"])
+def test_an_unknown_setting_is_refused_with_the_nearest(name):
+    near = {
+        "linger": "linger_ms",
+        "lingerms": "linger_ms",
+        "batch_sise": "batch_size",
+        "compression": "compression_type",
+        "idempotence": "enable_idempotence",
+    }
+    with pytest.raises(InvalidRequest, match=f"did you mean '{near[name]}'"):
+        Producer(**{name: 1})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"acks": 2}, "acks must be 'all'"),
+        ({"acks": True}, "acks"),
+        ({"compression_type": "brotli"}, "none, gzip, snappy, lz4, zstd"),
+        ({"linger_ms": -1}, "at least 0"),
+        ({"linger_ms": "5"}, "linger_ms"),
+        ({"batch_size": 1 << 30}, "batch_size must lie between"),
+        ({"buffer_memory": 10}, "buffer_memory"),
+        ({"max_in_flight_requests_per_connection": 6}, "at most 5"),
+        ({"enable_idempotence": "yes"}, "enable_idempotence"),
+        ({"retry_backoff_ms": 100, "retry_backoff_max_ms": 10}, "retry_backoff_max_ms"),
+        ({"bootstrap": "nowhere"}, "host:port"),
+        ({"bootstrap": "http://a:1"}, "host:port"),
+        ({"bootstrap": 17}, "bootstrap"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_what_is_allowed(given, said):
+    with pytest.raises(InvalidRequest, match=said):
+        made(**given)
+
+
+@pytest.mark.parametrize("acks", ["all", -1, "-1"])
+def test_all_has_three_names(acks):
+    assert acks_of(acks) is Acks.ALL
+
+
+def test_addresses_have_four_forms():
+    assert endpoints_of("h:1,tcp://h:2, ipc:///p") == ["tcp://h:1", "tcp://h:2", "ipc:///p"]
+    assert endpoints_of("") == ["tcp://127.0.0.1:9400"]
+    assert endpoints_of("[::1]:9400") == ["tcp://[::1]:9400"]
+
+
+def test_an_admin_takes_no_setting_of_a_producer():
+    with pytest.raises(InvalidRequest, match="there is no setting 'linger_ms'"):
+        Admin(linger_ms=5)
