@@ -81,10 +81,10 @@ def _advice(error: RinglogError) -> str:
         return "This is a bug of ringlog: please report it with this line."
     if isinstance(error, CorruptInput):
         return "`ringlog log verify` lists all that is broken."
-    if isinstance(error, NodeUnavailable):
-        return "Start one with `ringlog start`, or check --bootstrap or --data-dir."
     if isinstance(error, DiskFull):
         return _ADVICE_BY_ERRNO[errno.ENOSPC]
+    if isinstance(error, NodeUnavailable):
+        return "Start one with `ringlog start`, or check --bootstrap or --data-dir."
     if error.retriable:
         return "Try again in a moment."
     return "See --help."

@@ -7,6 +7,7 @@ those of `NodeConfig`.
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
@@ -25,7 +26,6 @@ from ringlog.limits import (
 
 DEFAULT_LISTEN = "tcp://127.0.0.1:9400"
 DEFAULT_BOOTSTRAP = "127.0.0.1:9400"
-_LOOPBACK = ("127.", "localhost", "[::1]", "::1")
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +59,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.disk_engine not in ("auto", "io_uring", "plain"):
             raise InvalidRequest(f"disk_engine={self.disk_engine!r}: use auto, io_uring or plain")
         require_listen(self.listen, insecure=self.insecure)
+        if self.metrics_listen is not None and not _is_port(self.metrics_listen.rpartition(":")[2]):
+            raise InvalidRequest(f"metrics_listen={self.metrics_listen!r}: use HOST:PORT")
 
     @property
     def shard_count(self) -> int:
@@ -77,13 +79,31 @@ def require_listen(listen: str, *, insecure: bool) -> None:
     if scheme == "ipc":
         return
     host, found, port = rest.rpartition(":")
-    if not found or not port.isdigit() or not 0 <= int(port) <= 65535:
+    if not found or not _is_port(port):
         raise InvalidRequest(f"listen={listen!r}: the port must be a number from 0 (any free one) to 65535")
-    if not host.startswith(_LOOPBACK) and not insecure:
+    if not _is_loopback(host) and not insecure:
         raise InvalidRequest(
             f"listen={listen!r} is open to other hosts, and ringlog does not authenticate peers yet: whoever reaches "
             "the port can read and write everything. Use --insecure if only trusted hosts can"
         )
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65535
+
+
+def _is_loopback(host: str) -> bool:
+    """Whether only this host can reach it; a name that merely looks like a loopback address is not one.
+
+    >>> _is_loopback("127.0.0.1"), _is_loopback("127.example.org")
+    (True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _require(name: str, value: int, low: int, high: int) -> None:
@@ -121,7 +141,7 @@ def load_config(path: str | None = None, **given: Any) -> NodeConfig:
         with open(path, "rb") as file:
             try:
                 settings = tomllib.load(file)
-            except tomllib.TOMLDecodeError as wrong:
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as wrong:
                 raise InvalidRequest(f"{path}: not TOML: {wrong}") from None
     names = [field.name for field in msgspec.structs.fields(NodeConfig)]
     for name in settings:
@@ -131,8 +151,9 @@ def load_config(path: str | None = None, **given: Any) -> NodeConfig:
             raise InvalidRequest(f"{path}: no setting is named {name!r}{hint}")
     settings |= {name: value for name, value in given.items() if value is not None}
     settings.setdefault("data_dir", default_data_dir())
-    settings["data_dir"] = os.path.abspath(os.path.expanduser(settings["data_dir"]))
     try:
-        return msgspec.convert(settings, NodeConfig)
+        config = msgspec.convert(settings, NodeConfig)
     except msgspec.ValidationError as wrong:
         raise InvalidRequest(f"{path or 'settings'}: {wrong}") from None
+    data_dir = os.path.abspath(os.path.expanduser(config.data_dir))
+    return msgspec.structs.replace(config, data_dir=data_dir)

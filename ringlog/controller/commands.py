@@ -78,7 +78,9 @@ def create_topic(
     if name == METADATA_TOPIC:
         raise InvalidRequest(f"topic {name!r} is the node's own: its log has another owner. Use another name")
     if name.startswith(INTERNAL_PREFIX) and not internal:
-        raise InvalidRequest(f"topic {name!r}: names that begin with {INTERNAL_PREFIX} are the node's own")
+        raise InvalidRequest(
+            f"topic {name!r}: names that begin with {INTERNAL_PREFIX} are the node's own. Use another name"
+        )
     if name in image.topics:
         raise TopicExists(f"topic {name!r} is there already")
     if request.replication_factor not in (1, -1):
@@ -143,7 +145,8 @@ class ProducerIdSource:
     def init_producer(self, image: MetadataImage) -> Outcome:
         """An id that no producer has, or had."""
         records: list[MetadataRecord] = []
-        if self._next >= self._end:
+        if self._next >= self._end or image.next_producer_id < self._end:
+            # None is left, or the record of the block was never appended: then it gave nothing away.
             self._next = image.next_producer_id
             self._end = self._next + PRODUCER_ID_BLOCK
             records.append(ProducerIds(self._end))
@@ -154,16 +157,21 @@ class ProducerIdSource:
 def rebalance(image: MetadataImage, shards: int) -> list[MetadataRecord]:
     """Records that move partitions off shards that there are no more, and onto new ones, as few as possible."""
     loads = image.shard_loads(shards)
-    share = -(-len(image.partitions) // shards)
-    moved: list[MetadataRecord] = []
+    share, over = divmod(len(image.partitions), shards)
+    quotas = [share] * shards
+    for shard in sorted(range(shards), key=lambda shard: -loads[shard])[:over]:
+        quotas[shard] += 1  # those that have the most may keep the most
+    room = list(quotas)
+    homeless: list[Partition] = []
     for partition in image.partitions.values():
-        here = partition.shard
-        if here < shards and loads[here] <= share:
-            continue
-        to = loads.index(min(loads))
-        if here < shards:
-            loads[here] -= 1
-        loads[to] += 1
+        if partition.shard < shards and room[partition.shard]:
+            room[partition.shard] -= 1
+        else:
+            homeless.append(partition)
+    moved: list[MetadataRecord] = []
+    for partition in homeless:
+        to = room.index(max(room))
+        room[to] -= 1
         moved.append(msgspec.structs.replace(partition, shard=to))
     return moved
 

@@ -8,6 +8,7 @@ from ringlog.controller.records import (
     Delta,
     Identity,
     MetadataRecord,
+    NextIds,
     Partition,
     ProducerIds,
     Topic,
@@ -32,6 +33,10 @@ class MetadataImage:
     """All topics and partitions as of one version."""
 
     def __init__(self) -> None:
+        self._staged: list[Delta] = []
+        self._begin()
+
+    def _begin(self) -> None:
         self.version = 0
         self.cluster_id = ""
         self.node_id = 0
@@ -48,13 +53,19 @@ class MetadataImage:
         return TopicPartition(self.topics_by_id[found.topic_id].name, found.index)
 
     def apply(self, delta: Delta) -> None:
-        """Bring the image up to a delta."""
+        """Bring the image up to a delta. One in several pieces takes effect with its last: nobody sees half of it."""
         if delta.full:
-            self.__init__()  # type: ignore[misc]
-        for record in delta.records:
-            self.replay(record)
-        if not delta.more:
-            self.version = delta.version
+            self._staged.clear()
+        self._staged.append(delta)
+        if delta.more:
+            return
+        staged, self._staged = self._staged, []
+        if staged[0].full:
+            self._begin()
+        for piece in staged:
+            for record in piece.records:
+                self.replay(record)
+        self.version = delta.version
 
     def replay(self, record: MetadataRecord) -> None:
         """Apply one record."""
@@ -77,6 +88,9 @@ class MetadataImage:
                     del self.partitions[partition]
             case ProducerIds():
                 self.next_producer_id = max(self.next_producer_id, record.next_producer_id)
+            case NextIds():
+                self.next_topic_id = max(self.next_topic_id, record.topic_id)
+                self.next_partition = max(self.next_partition, record.partition)
             case Identity():
                 self.cluster_id, self.node_id = record.cluster_id, record.node_id
 
@@ -86,7 +100,7 @@ class MetadataImage:
         for topic in self.topics.values():
             made.append(Topic(topic.topic_id, topic.name, topic.config))
             made += [self.partitions[partition] for partition in topic.partitions]
-        made.append(ProducerIds(self.next_producer_id))
+        made += [NextIds(self.next_topic_id, self.next_partition), ProducerIds(self.next_producer_id)]
         return made
 
     def shard_loads(self, shards: int) -> list[int]:

@@ -58,7 +58,14 @@ class Identity(_Record, frozen=True, tag="identity"):
     node_id: int
 
 
-MetadataRecord = Topic | Partition | TopicConfig | TopicRemoved | ProducerIds | Identity
+class NextIds(_Record, frozen=True, tag="next_ids"):
+    """Ids of topics and partitions from these on were never given: also those of topics that are gone."""
+
+    topic_id: int
+    partition: int
+
+
+MetadataRecord = Topic | Partition | TopicConfig | TopicRemoved | ProducerIds | Identity | NextIds
 
 _encoder = msgspec.msgpack.Encoder()
 _one: msgspec.msgpack.Decoder[MetadataRecord] = msgspec.msgpack.Decoder(MetadataRecord)
@@ -88,7 +95,7 @@ def decode_record(data: bytes) -> MetadataRecord:
     """A record of the metadata log."""
     try:
         return _one.decode(data)
-    except msgspec.DecodeError as wrong:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise CorruptFrame("metadata record", 0, str(wrong)) from None
 
 
@@ -101,7 +108,7 @@ def decode_delta(data: bytes | memoryview) -> Delta:
     """A delta, from a frame's body."""
     try:
         return _delta.decode(data)
-    except msgspec.DecodeError as wrong:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise CorruptFrame("delta", 0, str(wrong)) from None
 
 

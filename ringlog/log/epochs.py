@@ -45,6 +45,8 @@ class EpochHistory:
         if epoch < 0 or epoch == self.latest:
             return
         check(epoch > self.latest, "a leader epoch never goes back")
+        if self._starts and offset == self._starts[-1].offset:
+            self._starts.pop()  # nothing is left of it: the log starts here now
         check(not self._starts or offset > self._starts[-1].offset, "a new epoch begins at a higher offset")
         self._starts.append(EpochStart(epoch, offset))
 

@@ -9,11 +9,19 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 from ringlog.disk.api import Disk
-from ringlog.errors import check
+from ringlog.errors import RinglogError, check
 from ringlog.limits import MIB
-from ringlog.log.jobs import Job, must, run_now
+from ringlog.log.jobs import Dispatcher, Job, must, run_now
+from ringlog.model import TopicPartition
+
+if TYPE_CHECKING:
+    from ringlog.log.housekeeping import Housekeeper
+    from ringlog.log.partition import PartitionLog
+    from ringlog.log.reading import Reader
 
 _logger = logging.getLogger(__name__)
 
@@ -86,3 +94,88 @@ def sweep_deleted(disk: Disk, root: str) -> list[str]:
         except OSError as error:
             _logger.warning("%s/%s could not be deleted: %s. Delete it by hand", root, name, error)
     return swept
+
+
+class Leaving(NamedTuple):
+    """A log that was stopped, and may be forgotten when no disk call of its is under way."""
+
+    log: PartitionLog
+    housekeeper: Housekeeper
+    reader: Reader
+
+    @property
+    def quiet(self) -> bool:
+        return self.log.quiet and self.housekeeper.quiet and self.reader.quiet
+
+
+class Removals:
+    """The removals of one shard that are under way.
+
+    stopped → quiet, forgotten → set aside, durably: gone → deleted
+    """
+
+    def __init__(self, disk: Disk, dispatcher: Dispatcher, forget: Callable[[PartitionLog], None]) -> None:
+        self._disk = disk
+        self._dispatcher = dispatcher
+        self._forget = forget
+        self._waiting: list[tuple[Leaving, Callable[[], None]]] = []
+        self._doomed: set[TopicPartition] = set()
+        """Partitions that are not gone yet, also those where that failed."""
+
+    @property
+    def waiting(self) -> bool:
+        """A log is not quiet yet: let_go() is to be called after completions."""
+        return bool(self._waiting)
+
+    def begin(
+        self,
+        name: TopicPartition,
+        path: str,
+        leaving: Leaving | None,
+        done: Callable[[], None],
+        failed: Callable[[RinglogError | OSError], None],
+    ) -> None:
+        """Remove a partition; `leaving` is its log, if that was open."""
+        self._doomed.add(name)
+
+        def gone(aside: str | None) -> None:
+            self._doomed.discard(name)
+            done()
+            if aside is not None:
+                self._dispatcher.spawn(delete_dir(self._disk, aside), lambda _: None, not_deleted)
+
+        def not_gone(error: RinglogError | OSError) -> None:
+            _logger.warning("%s was not removed: %s. It is when it is opened or removed again", name, error)
+            failed(error)
+
+        def not_deleted(error: RinglogError | OSError) -> None:
+            _logger.warning("%s: files are left of it: %s. They are deleted at the next start", name, error)
+
+        def set_aside() -> None:
+            self._dispatcher.spawn(set_dir_aside(self._disk, path), gone, not_gone)
+
+        if leaving is None:
+            set_aside()
+        else:
+            self._waiting.append((leaving, set_aside))
+
+    def let_go(self) -> None:
+        """Go on with the logs that have become quiet."""
+        before, self._waiting = self._waiting, []
+        for leaving, then in before:
+            if leaving.quiet:
+                self._forget(leaving.log)
+                then()
+            else:
+                self._waiting.append((leaving, then))
+
+    def finish(self, name: TopicPartition, path: str) -> None:
+        """Wait until nothing is left of a partition under its name: it is going to be opened anew."""
+        while any(leaving.log.name == name for leaving, _ in self._waiting):
+            self._dispatcher.deliver(None)
+            self.let_go()
+        while name in self._doomed and self._disk.in_flight:
+            self._dispatcher.deliver(None)
+        if name in self._doomed:  # it failed before
+            run_now(self._disk, set_dir_aside(self._disk, path))
+            self._doomed.discard(name)

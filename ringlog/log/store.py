@@ -6,9 +6,7 @@ submission, completions are handed out, and what became durable comes back as ev
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from ringlog.disk.api import Disk, WatchingDisk
 from ringlog.disk.memory import aligned
@@ -26,7 +24,7 @@ from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.reading import Reader, Slices, TimedOffset
 from ringlog.log.recent_tail import ShardTail
 from ringlog.log.recovery import Recovery, RecoveryReport
-from ringlog.log.removal import delete_dir, set_dir_aside
+from ringlog.log.removal import Leaving, Removals
 from ringlog.log.scanner import Scratch
 from ringlog.log.settings import DEFAULT_SETTINGS, LogSettings
 from ringlog.log.truncation import truncate_files
@@ -34,21 +32,6 @@ from ringlog.model import TopicPartition
 
 _AGE_CHECK_MS = 1_000
 _EXPIRY_CHECK_MS = 60_000
-
-_logger = logging.getLogger(__name__)
-
-
-class _Leaving(NamedTuple):
-    """A log that was stopped, and is let go of when no disk call of its is under way."""
-
-    log: PartitionLog
-    housekeeper: Housekeeper
-    reader: Reader
-    then: Callable[[], None]
-
-    @property
-    def quiet(self) -> bool:
-        return self.log.quiet and self.housekeeper.quiet and self.reader.quiet
 
 
 class LogStore:
@@ -65,11 +48,9 @@ class LogStore:
         self._housekeepers: dict[TopicPartition, Housekeeper] = {}
         self._readers: dict[TopicPartition, Reader] = {}
         self._dispatcher = Dispatcher(disk)
+        self._removals = Removals(disk, self._dispatcher, self._forget)
         self._events: list[Event] = []
         self._tail = ShardTail()
-        self._leaving: list[_Leaving] = []
-        self._doomed: set[TopicPartition] = set()
-        """Partitions that are being removed, until nothing of them can come back."""
         self._ready: dict[TopicPartition, PartitionLog] = {}
         """Logs that may have something to write now."""
         self._scratch: Scratch | None = None
@@ -101,7 +82,7 @@ class LogStore:
         """Open a partition, or make it; recovers it first when it was not closed cleanly."""
         check(name not in self.logs, "a partition is opened once")
         path = partition_dir(self.root, name)
-        self._finish_removal(name, path)
+        self._removals.finish(name, path)
         was_open = name in self._settings
         self._settings[name] = settings
         if not self.disk.exists(path):
@@ -140,7 +121,9 @@ class LogStore:
 
         Waits for all that the shard has under way; what happened meanwhile is among the events of the next run()."""
         self._events[:0] = self.drain(now_ms=now_ms)
-        log = self.logs[name]
+        log = self.logs.get(name)
+        if log is None:
+            raise _not_open(name)
         log.must_be_open()
         if not log.log_start_offset <= offset <= log.next_offset:
             raise OffsetOutOfRange(
@@ -189,9 +172,9 @@ class LogStore:
     def drain(self, *, now_ms: int) -> list[Event]:
         """Run until all that was received is written and flushed, and all chores are done."""
         events = self._settle(list(self.logs), now_ms)
-        while self._leaving:
+        while self._removals.waiting:
             self._dispatcher.deliver(None)
-            self._let_go()
+            self._removals.let_go()
         return events
 
     def _settle(self, names: Sequence[TopicPartition], now_ms: int) -> list[Event]:
@@ -218,7 +201,6 @@ class LogStore:
     def close(self, *, now_ms: int) -> list[Event]:
         """Stop cleanly: every file is truncated to its content, and the next open needs no scan."""
         events = self.drain(now_ms=now_ms)
-        check(not self._leaving, "a drained store has let go of what was removed")
         failures: list[RinglogError | OSError] = []
         for housekeeper in self._housekeepers.values():
             if housekeeper.log.status is LogStatus.OPEN:
@@ -238,7 +220,7 @@ class LogStore:
             self._dispatcher.deliver(None)
         self._forget(leaving.log)
 
-    def _stop(self, name: TopicPartition, then: Callable[[], None] = lambda: None) -> _Leaving:
+    def _stop(self, name: TopicPartition) -> Leaving:
         """Take a log out of service. It is to be forgotten when it is quiet."""
         log = self.logs.pop(name)
         if log.status is LogStatus.OPEN:
@@ -246,13 +228,11 @@ class LogStore:
         self._ready.pop(name, None)
         self._flushes.forget(name)
         del self.reports[name]
-        return _Leaving(log, self._housekeepers.pop(name), self._readers.pop(name), then)
+        return Leaving(log, self._housekeepers.pop(name), self._readers.pop(name))
 
     def _forget(self, log: PartitionLog) -> None:
         self._tail.leave(log)
         log.forget()
-
-    # -- removing ----------------------------------------------------------------------------------------------
 
     def remove(
         self,
@@ -266,54 +246,9 @@ class LogStore:
         From now on it takes no appends and no reads; what was not acknowledged never will be. One of the two is called:
         `done` when it cannot come back after a crash. Its files are deleted after that; what a crash leaves of
         them is for `ringlog.log.removal.sweep_deleted`. It may be opened anew, empty, at any time."""
-        path = partition_dir(self.root, name)
         self._settings.pop(name, None)
-        self._doomed.add(name)
-
-        def set_aside(aside: str | None) -> None:
-            self._doomed.discard(name)
-            done()
-            if aside is not None:
-                self._dispatcher.spawn(delete_dir(self.disk, aside), lambda _: None, not_deleted)
-
-        def not_removed(error: RinglogError | OSError) -> None:
-            _logger.warning(
-                "%s: it could not be removed: %s. It is, when it is opened or removed again", name, error
-            )
-            failed(error)
-
-        def not_deleted(error: RinglogError | OSError) -> None:
-            _logger.warning("%s: files are left of it: %s. They are deleted at the next start", name, error)
-
-        def begin() -> None:
-            if name in self._doomed:
-                self._dispatcher.spawn(set_dir_aside(self.disk, path), set_aside, not_removed)
-
-        if name in self.logs:
-            self._leaving.append(self._stop(name, begin))
-        else:
-            begin()
-
-    def _let_go(self) -> None:
-        """Forget the logs that have become quiet."""
-        before, self._leaving = self._leaving, []
-        for leaving in before:
-            if leaving.quiet:
-                self._forget(leaving.log)
-                leaving.then()
-            else:
-                self._leaving.append(leaving)
-
-    def _finish_removal(self, name: TopicPartition, path: str) -> None:
-        """What is opened now must not find the files of a partition of this name that is being removed."""
-        while any(leaving.log.name == name for leaving in self._leaving):
-            self._dispatcher.deliver(None)
-            self._let_go()
-        while name in self._doomed and self.disk.in_flight:
-            self._dispatcher.deliver(None)
-        if name in self._doomed:  # it failed before
-            run_now(self.disk, set_dir_aside(self.disk, path))
-            self._doomed.discard(name)
+        leaving = self._stop(name) if name in self.logs else None
+        self._removals.begin(name, partition_dir(self.root, name), leaving, done, failed)
 
     # -- a cycle -----------------------------------------------------------------------------------------------
 
@@ -330,7 +265,7 @@ class LogStore:
         self._must_have_room(data.nbytes)
         log = self.logs.get(name)
         if log is None:
-            raise PartitionFenced(f"{name}: it is not open. Open it, then retry")
+            raise _not_open(name)
         appended = log.append(data, batches, now_ms=now_ms, leader_epoch=leader_epoch)
         self._bytes_since_checkpoint += data.nbytes
         interval_ms = log.settings.flush.interval_ms
@@ -370,8 +305,8 @@ class LogStore:
         """What is due by the clock or by bytes. Costs nothing for partitions where nothing happens."""
         if self._flushes:
             self._flush_those_due(now_ms)
-        if self._leaving:
-            self._let_go()
+        if self._removals.waiting:
+            self._removals.let_go()
         if self._wanting:
             self._wanting[:] = [housekeeper for housekeeper in self._wanting if not housekeeper.tick()]
         if self._bytes_since_checkpoint >= CHECKPOINT_BYTES:
@@ -429,9 +364,20 @@ class LogStore:
 
     # -- reading -----------------------------------------------------------------------------------------------
 
+    @property
+    def memory_free_bytes(self) -> int:
+        """Of the region for buffers."""
+        return self._context.arena.free_bytes
+
     def read_tail(self, name: TopicPartition, offset: int, bytes_max: int) -> Slices | None:
         """Batches from memory, at once; None when they must be read from disk."""
-        return self._readers[name].read_tail(offset, bytes_max)
+        return self._reader(name).read_tail(offset, bytes_max)
+
+    def _reader(self, name: TopicPartition) -> Reader:
+        reader = self._readers.get(name)
+        if reader is None:
+            raise _not_open(name)
+        return reader
 
     def read(
         self,
@@ -442,12 +388,15 @@ class LogStore:
         done: Callable[[Slices], None],
         failed: Callable[[RinglogError | OSError], None],
     ) -> None:
-        """Read from memory or disk in the background of run(); exactly one of the two is called."""
-        self._dispatcher.spawn(self._readers[name].read(offset, bytes_max), done, failed)
+        """Read from memory or disk in the background of run(); exactly one of the two is called, perhaps at once."""
+        if name not in self._readers:
+            failed(_not_open(name))
+        else:
+            self._dispatcher.spawn(self._readers[name].read(offset, bytes_max), done, failed)
 
     def read_now(self, name: TopicPartition, offset: int, bytes_max: int) -> Slices:
         """Read and wait for it."""
-        return run_now(self.disk, self._readers[name].read(offset, bytes_max))
+        return run_now(self.disk, self._reader(name).read(offset, bytes_max))
 
     def find_time(
         self,
@@ -457,13 +406,22 @@ class LogStore:
         done: Callable[[TimedOffset | None], None],
         failed: Callable[[RinglogError | OSError], None],
     ) -> None:
-        """Find the first record at or after a time in the background of run(); exactly one of the two is called."""
-        self._dispatcher.spawn(self._readers[name].find_time(timestamp), done, failed)
+        """Find the first record at or after a time in the background of run(); exactly one of the two is called,
+        perhaps at once."""
+        if name not in self._readers:
+            failed(_not_open(name))
+        else:
+            self._dispatcher.spawn(self._readers[name].find_time(timestamp), done, failed)
 
     def find_time_now(self, name: TopicPartition, timestamp: int) -> TimedOffset | None:
         """The first record at or after a time; waits for it."""
-        return run_now(self.disk, self._readers[name].find_time(timestamp))
+        return run_now(self.disk, self._reader(name).find_time(timestamp))
 
     def move_start(self, name: TopicPartition, offset: int) -> None:
         """Let a log begin at an offset from now on; durable after the next checkpoint, or drain()."""
+        self._reader(name)
         self._housekeepers[name].move_start(offset)
+
+
+def _not_open(name: TopicPartition) -> PartitionFenced:
+    return PartitionFenced(f"{name}: it is not open. Open it, then retry")

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from ringlog.errors import CorruptFrame
-from ringlog.limits import CONTROL_BODY_BYTES_MAX, FETCH_PARTITIONS_MAX, FETCH_PARTITIONS_MAX, TOPICS_MAX
+from ringlog.limits import CONTROL_BODY_BYTES_MAX, FETCH_PARTITIONS_MAX, TOPICS_MAX
 
 # What a peer may say at most: a number that fits no field, or a list that would take seconds, ends at the decoder.
 Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

@@ -128,6 +128,7 @@ class Peers:
         """The client is gone."""
         for correlation in list(peer.pending):
             self.settle(peer, correlation)
+        peer.held.clear()
         self._by_routing_id.pop(peer.routing_id, None)
         self.by_session.pop(peer.session, None)
 

@@ -19,7 +19,7 @@ from ringlog.limits import FRAME_BYTES_MAX, KIB
 from ringlog.net.service import NetService
 from ringlog.ring.board import Board, Links, ProcessState
 from ringlog.ring.link import LinkEnd
-from ringlog.ring.stats import Stats
+from ringlog.ring.stats import LoopClock, Stats
 
 RECEIVE_MESSAGES_MAX = 256
 """Messages taken from the socket before replies get their turn."""
@@ -138,6 +138,7 @@ class RouterAgent:
         self._poller.register(self._socket.socket, zmq.POLLIN)
         self._poller.register(self._socket.monitor, zmq.POLLIN)
         self._poller.register(links.bell.fd, zmq.POLLIN)
+        self._clock = LoopClock(stats)
         self._shown_us = 0
         self._expired_us = 0
 
@@ -157,21 +158,24 @@ class RouterAgent:
         now_us = time.monotonic_ns() // 1000
         service = self.service
         service.at(now_us)
+        self._clock.work(now_us)
         self._follow_links()
         busy = self._receive() if receive and service.has_image else False
         busy = self._take_replies() or busy
-        room = service.retry_overflow() and self._links.pump()
+        room = service.retry_overflow()
+        room = self._links.pump() and room  # also while something waits: one full ring holds up no other
         self._show(now_us)
+        if service.has_image and self._board.state(self._process) is not ProcessState.READY:
+            self._board.set_state(self._process, ProcessState.READY)
         if busy:
             return
         wait_ms = IDLE_WAIT_MS if room else 1
         if self._links.announce_wait():
+            self._clock.rest(time.monotonic_ns() // 1000)
             for source, _ in self._poller.poll(wait_ms):
                 if source is self._socket.monitor:
                     self._socket.count_connections()
         self._links.end_wait()
-        if service.has_image and self._board.state(self._process) is not ProcessState.READY:
-            self._board.set_state(self._process, ProcessState.READY)
 
     def _receive(self) -> bool:
         socket, take = self._socket.socket, self.service.take
@@ -216,6 +220,7 @@ class RouterAgent:
         if now_us - self._shown_us < SHOW_US:
             return
         self._shown_us = now_us
+        self._socket.count_connections()  # also when there is always something else to do
         counts, peers = self._stats.counts, self.service.peers
         counts["connections"] = self._socket.connections
         counts["sessions"] = len(peers)

@@ -169,7 +169,15 @@ class NetService:
         if answered:
             request = PendingRequest(process, header.api_key, len(frame), self._now_us)
             self.peers.admit(peer, header.correlation, request)
-        session = peer.session.to_bytes(8, "little")
+        try:
+            self._put(end, process, frame, peer.session.to_bytes(8, "little"))
+        except RinglogError:
+            if answered:
+                self.peers.settle(peer, header.correlation)
+            raise
+
+    def _put(self, end: LinkEnd, process: int, frame: memoryview, session: bytes) -> None:
+        """Into the ring, or behind what waits for room in it."""
         if not self._overflow.get(process):
             body = end.writer.claim(len(frame))
             if body is not None:
@@ -180,8 +188,6 @@ class NetService:
                 return
         waiting = self._overflow_bytes.get(process, 0) + len(frame)
         if waiting > OVERFLOW_BYTES_MAX:
-            if answered:
-                self.peers.settle(peer, header.correlation)
             raise Overloaded("the shard is behind with its requests")
         self._overflow_bytes[process] = waiting
         copy = bytearray(frame)
@@ -193,21 +199,25 @@ class NetService:
     def _metadata(self, peer: Peer, header: Header, request: MetadataRequest) -> None:
         missing = [name for name in request.topics or () if name not in self.image.topics]
         if missing and request.create and self._facts.auto_create:
-            creation = _TopicsToCreate(peer.session, header, request, set())
-            for name in missing[:100]:
-                number, self._next_internal = self._next_internal, self._next_internal + 1
-                body = encode_body(CreateTopicRequest(name))
-                frame = pack_header(Api.CREATE_TOPIC, correlation=number, body_bytes=len(body)) + body
-                end = self._ends.get(self._controller)
-                if end is None:
-                    raise self._unavailable(self._controller)
-                end.send(frame)  # session 0: the answer comes back to us
-                creation.waiting.add(number)
-                self._creating[number] = creation
-            pending = PendingRequest(self._controller, header.api_key, 0, self._now_us)
-            self.peers.admit(peer, header.correlation, pending)
+            self._create_missing(peer, header, request, missing[:100])
             return
         self._reply_metadata(peer, header, request, {})
+
+    def _create_missing(self, peer: Peer, header: Header, request: MetadataRequest, names: list[str]) -> None:
+        """Have the controller create topics; the client is answered when it has answered for all of them."""
+        end = self._ends.get(self._controller)
+        if end is None:
+            raise self._unavailable(self._controller)
+        pending = PendingRequest(self._controller, header.api_key, 0, self._now_us)
+        self.peers.admit(peer, header.correlation, pending)
+        creation = _TopicsToCreate(peer.session, header, request)
+        for name in dict.fromkeys(names):
+            number, self._next_internal = self._next_internal, self._next_internal + 1
+            creation.waiting[number] = name
+            self._creating[number] = creation
+            body = encode_body(CreateTopicRequest(name))
+            # Session 0: the answer comes back to us.
+            end.send(pack_header(Api.CREATE_TOPIC, correlation=number, body_bytes=len(body)) + body)
 
     def _reply_metadata(
         self, peer: Peer, header: Header, request: MetadataRequest, failures: dict[str, ErrorReply]
@@ -239,20 +249,17 @@ class NetService:
         creation = self._creating.pop(number, None)
         if creation is None:
             return
-        creation.waiting.discard(number)
+        name = creation.waiting.pop(number)
         if flags & Flag.ERROR:
             error = decode_body(body, ErrorReply)
             if error.code != "TOPIC_EXISTS":
-                creation.error = error
+                creation.failures[name] = error
         if creation.waiting:
             return
         peer = self.peers.by_session.get(creation.session)
         if peer is None or self.peers.settle(peer, creation.header.correlation) is None:
             return
-        failures = {}
-        if creation.error is not None:
-            failures = dict.fromkeys(creation.request.topics or (), creation.error)
-        self._reply_metadata(peer, creation.header, creation.request, failures)
+        self._reply_metadata(peer, creation.header, creation.request, creation.failures)
 
     # -- from rings --------------------------------------------------------------------------------------------
 
@@ -358,8 +365,6 @@ class NetService:
 
     def _refuse_frame(self, peer: Peer, frame: memoryview, error: RinglogError) -> None:
         """The header cannot be trusted: answer with what stands where api and correlation would."""
-        if peer.deaf:
-            return
         whole = len(frame) >= HEADER_BYTES
         api_key = frame[1] if whole else 0
         correlation = int.from_bytes(frame[8:16], "little") if whole else 0
@@ -380,9 +385,10 @@ def _message(
 class _TopicsToCreate:
     """A metadata request that waits until topics that it names are created."""
 
-    def __init__(self, session: int, header: Header, request: MetadataRequest, waiting: set[int]) -> None:
+    def __init__(self, session: int, header: Header, request: MetadataRequest) -> None:
         self.session = session
         self.header = header
         self.request = request
-        self.waiting = waiting
-        self.error: ErrorReply | None = None
+        self.waiting: dict[int, str] = {}
+        """Names of topics, by the number of the request to the controller."""
+        self.failures: dict[str, ErrorReply] = {}

@@ -36,7 +36,7 @@ from ringlog.node.metadata_log import MetadataLog
 from ringlog.ring.board import Board, Links, ProcessState
 from ringlog.ring.link import LinkEnd
 from ringlog.ring.ring import Message
-from ringlog.ring.stats import Stats
+from ringlog.ring.stats import LoopClock, Stats
 from ringlog.shard.asker import Asker
 from ringlog.shard.commands import NodeApi, node_frame, unpack_u64
 
@@ -80,6 +80,7 @@ class ControllerAgent:
         """What is flushed: what everyone may know."""
         self._planned = MetadataImage()
         """The same with what is on its way to the disk: what the next command is judged by."""
+        self._clock = LoopClock(stats)
         self._producer_ids = commands.ProducerIdSource()
         self._applied: dict[int, int] = {}
         """The version that each shard process serves."""
@@ -99,6 +100,7 @@ class ControllerAgent:
 
     def cycle(self) -> None:
         """One pass."""
+        self._clock.work(time.monotonic_ns() // 1000)
         for change in self._links.refresh():
             if change.old is not None:
                 change.old.close()
@@ -121,6 +123,7 @@ class ControllerAgent:
             self._log.poll(now_ms=self._now_ms(), wait_s=0.0)
             return
         quiet = self._links.announce_wait()
+        self._clock.rest(time.monotonic_ns() // 1000)
         wait_s = 0.0 if not quiet else IDLE_WAIT_S if room and not self._waiting else 0.005
         self._log.poll(now_ms=self._now_ms(), wait_s=wait_s)
         self._links.end_wait()
@@ -163,7 +166,8 @@ class ControllerAgent:
 
     def _carry_out(self, asker: Asker, outcome: Outcome) -> None:
         if not outcome.records:
-            asker.reply_struct(outcome.reply(self._image))
+            # It was judged by what is on its way to the disk: an id of a block that is lost would be given twice.
+            self._log.when_flushed(lambda: asker.reply_struct(outcome.reply(self._image)))
             return
 
         def flushed(version: int) -> None:

@@ -55,6 +55,13 @@ class MetadataLog:
         appended = self._store.append(METADATA_PARTITION, memoryview(batch), infos, now_ms=now_ms)
         self._waiting.append((appended.last_offset + 1, flushed))
 
+    def when_flushed(self, then: Callable[[], None]) -> None:
+        """Call when all that was appended so far is flushed; now, if it is."""
+        if self._waiting:
+            self._waiting.append((self._waiting[-1][0], lambda _version: then()))
+        else:
+            then()
+
     def poll(self, *, now_ms: int, wait_s: float) -> None:
         """Let the disk work, wait for it or a doorbell, and tell those whose records are flushed."""
         for event in self._store.run(now_ms=now_ms, wait_s=wait_s):

@@ -58,6 +58,7 @@ class Supervisor:
         self._generation = 0
         self._started_ms = time.time_ns() // 1_000_000
         self._metrics_pid: int | None = None
+        self._metrics_due_s: float | None = None
         self._stop_asked = False
         self.ready = False
 
@@ -67,8 +68,8 @@ class Supervisor:
         sweep()
         sweep_deleted(open_disk("plain"), self.config.data_dir)
         preload()
-        self.memory = NodeMemory(self.config, self.topology)
         self.endpoints = self._choose_endpoints()
+        self.memory = NodeMemory(self.config, self.topology)
         self._bells = [Doorbell.create() for _ in range(self.topology.process_count)]
         cores = sorted(os.sched_getaffinity(0))
         self._setup = ChildSetup(self.config, self.topology, self.memory, self._bells, self.endpoints, cores)
@@ -84,7 +85,8 @@ class Supervisor:
             if self.config.metrics_listen:
                 self._start_metrics()
             self._wait_ready()
-            on_ready(self._write_info())
+            if self.ready:
+                on_ready(self._write_info())
             while not self._stop_asked:
                 self._watch(1.0)
             return 0
@@ -209,6 +211,9 @@ class Supervisor:
             return
         changed = self._reap()
         now_s = time.monotonic()
+        if self._metrics_due_s is not None and self._metrics_due_s <= now_s:
+            self._metrics_due_s = None
+            self._start_metrics()
         for process in [p for p, at in self._postponed.items() if at <= now_s]:
             del self._postponed[process]
             self._replace(process)
@@ -225,7 +230,9 @@ class Supervisor:
                 break
             if pid == self._metrics_pid:
                 self._metrics_pid = None
-                self._start_metrics()
+                if not self.ready:
+                    raise NodeFailed("the metrics server could not start; the lines above say why")
+                self._metrics_due_s = time.monotonic() + RESTART_PAUSE_S
                 continue
             process = self._pids.pop(pid, None)
             if process is None:

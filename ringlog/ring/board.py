@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ringlog.errors import RingStale
 from ringlog.limits import CONTROL_RING_BYTES, REPLY_RING_BYTES, REQUEST_RING_BYTES
 from ringlog.ring.doorbell import Doorbell
 from ringlog.ring.link import LinkEnd, Side
@@ -178,7 +179,7 @@ class Links:
                 new = LinkEnd(
                     name, generation, side, request_bytes=spec.request_bytes, peer_bell=self._bells[peer]
                 )
-            except FileNotFoundError:
+            except (FileNotFoundError, RingStale):
                 self._epoch = -1  # made anew a second time while we looked: look again
                 continue
             self.ends[peer] = new

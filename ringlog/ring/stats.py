@@ -138,3 +138,26 @@ class Stats:
             row = self._page.partitions[partition % PARTITIONS_MAX : partition % PARTITIONS_MAX + 1]
             row["bytes_in"], row["records_in"], row["bytes_out"] = self._partitions[partition]
         self._touched.clear()
+
+
+class LoopClock:
+    """Counts the passes of a loop, and the time that it does not sleep.
+
+    The end of a sleep is when the next pass begins, so a loop reads no clock for this but once before it sleeps."""
+
+    def __init__(self, stats: Stats) -> None:
+        self._counts = stats.counts
+        self._working_since_us: int | None = None
+
+    def work(self, now_us: int) -> None:
+        """A pass begins."""
+        self._counts["loops"] += 1
+        if self._working_since_us is not None:
+            self._counts["busy_us"] += now_us - self._working_since_us
+        self._working_since_us = now_us
+
+    def rest(self, now_us: int) -> None:
+        """The loop goes to sleep, until the next pass."""
+        if self._working_since_us is not None:
+            self._counts["busy_us"] += now_us - self._working_since_us
+        self._working_since_us = None

@@ -13,7 +13,7 @@ from ringlog.errors import RingClosed, RingCorrupt, RingStale
 from ringlog.log.store import LogStore
 from ringlog.ring.board import Board, Links, ProcessState, Topology
 from ringlog.ring.link import LinkEnd
-from ringlog.ring.stats import Stats
+from ringlog.ring.stats import LoopClock, Stats
 from ringlog.shard.commands import NodeApi, node_frame, pack_u64
 from ringlog.shard.core import ShardCore
 
@@ -46,6 +46,7 @@ class ShardAgent:
         _, shard = board.topology.role(process)
         self.core = ShardCore(shard, store, stats, region)
         self._applied_version = -1
+        self._clock = LoopClock(stats)
         self._shown_ms = 0
         self._started_ms = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
         """Wall time when the monotonic clock was 0: a jump of the wall clock moves nothing."""
@@ -63,6 +64,7 @@ class ShardAgent:
         """One pass."""
         core = self.core
         core.at(now_ms=now_ms, now_us=now_us)
+        self._clock.work(now_us)
         self._follow_links()
         busy = self._take_requests()
         core.hosting.work(now_ms)
@@ -85,6 +87,7 @@ class ShardAgent:
                 wait_s = min(wait_s, max(0.0, (due_ms - now_ms) / 1000))
         if not self.core.hosting.settled:
             wait_s = 0.0
+        self._clock.rest(time.monotonic_ns() // 1000)
         events = self._store.run(now_ms=now_ms, wait_s=wait_s)
         self._links.end_wait()
         woken_us = time.monotonic_ns() // 1000
@@ -119,6 +122,8 @@ class ShardAgent:
     def _report_applied(self) -> None:
         """Tell the controller, once all partitions of a version are open."""
         version = self.core.hosting.image.version
+        if version == 0:
+            return  # the controller has not told what there is
         if version == self._applied_version or not self.core.hosting.settled:
             return
         end = self._links.ends.get(Topology.CONTROLLER)
@@ -138,4 +143,5 @@ class ShardAgent:
     def _show(self, now_ms: int) -> None:
         if now_ms - self._shown_ms >= SHOW_MS:
             self._shown_ms = now_ms
+            self._stats.counts["memory_free_bytes"] = self._store.memory_free_bytes
             self._stats.show()

@@ -44,7 +44,7 @@ INLINE_BYTES_MAX = 16 * KIB
 class FetchSession:
     """What one client reads of this shard."""
 
-    __slots__ = ("hot", "owner", "session", "waiting", "wants")
+    __slots__ = ("hot", "orphaned", "owner", "session", "waiting", "wants")
 
     def __init__(self, session: int, owner: tuple[object, int]) -> None:
         self.session = session
@@ -54,6 +54,8 @@ class FetchSession:
         self.hot: OrderedDict[int, None] = OrderedDict()
         """Partitions with something to say: records to read, or an error. The longest unserved first."""
         self.waiting: Fetch | None = None
+        self.orphaned = False
+        """Its network process is dead: nobody will give back what a reply lends."""
 
 
 class Fetch:
@@ -122,6 +124,12 @@ class FetchDesk:
 
     def _session(self, asker: Asker, request: FetchRequest) -> FetchSession:
         owner = (asker.outlet, asker.session)
+        known = self._sessions.get(request.session)
+        wanted = {want.partition for want in request.partitions}
+        if known is not None and known.owner == owner:
+            wanted |= known.wants.keys() - request.forget
+        if len(wanted) > FETCH_PARTITIONS_MAX:
+            raise InvalidRequest(f"a fetch session has at most {FETCH_PARTITIONS_MAX} partitions")
         if request.session:
             session = self._sessions.get(request.session)
             if session is None or session.owner != owner:
@@ -133,8 +141,6 @@ class FetchDesk:
             session = FetchSession(self._next_session, owner)
             self._sessions[self._next_session] = session
             self._next_session = self._next_session % 0xFFFFFFFE + 1
-        if len(session.wants) + len(request.partitions) > FETCH_PARTITIONS_MAX:
-            raise InvalidRequest(f"a fetch session has at most {FETCH_PARTITIONS_MAX} partitions")
         return session
 
     def _want(self, session: FetchSession, want: FetchPartition) -> None:
@@ -189,7 +195,7 @@ class FetchDesk:
             _, _, fetch = heapq.heappop(self._deadlines)
             if fetch.session.waiting is fetch:
                 fetch.session.waiting = None
-                self._finish(fetch)
+                self._serve(fetch, now_ms)
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -208,6 +214,7 @@ class FetchDesk:
         """A network process is dead: what it was lent, and the sessions of its clients, are nobody's."""
         self.release([token for token, (to, _) in self._lent.items() if to is outlet])
         for number in [n for n, session in self._sessions.items() if session.owner[0] is outlet]:
+            self._sessions[number].orphaned = True
             self._end_session(number)
 
     def _end_session(self, number: int) -> None:
@@ -223,6 +230,7 @@ class FetchDesk:
     def _serve(self, fetch: Fetch, now_ms: int) -> bool:
         """Answer if there is enough to say. True: it is answered, or will be when its reads are done."""
         session = fetch.session
+        self._look_again(session)
         if not session.hot:
             if now_ms >= fetch.deadline_ms:
                 self._finish(fetch)
@@ -238,6 +246,17 @@ class FetchDesk:
             self._serve_partition(fetch, session.wants[handle])
         self._read_done(fetch)
         return True
+
+    def _look_again(self, session: FetchSession) -> None:
+        """Partitions that were not open when they were asked for, or were opened anew since: they may be quiet now."""
+        for handle in list(session.hot):
+            try:
+                hosted = self._find(handle)
+            except RinglogError:
+                continue
+            if session not in hosted.watchers:
+                hosted.watchers.add(session)
+                self._judge_heat(session, session.wants[handle], hosted)
 
     def _enough(self, fetch: Fetch) -> bool:
         """Whether `bytes_min` are there: exactly counted in memory; what lies on disk is always enough."""
@@ -321,6 +340,10 @@ class FetchDesk:
         fetch.rows.append(FETCH_ROW_PACK.pack(partition, number_of(error), 0, start, readable, -1, 0, 0))
 
     def _finish(self, fetch: Fetch) -> None:
+        if fetch.session.orphaned:
+            for slices in fetch.slices:
+                slices.release()
+            return
         asker, views = fetch.asker, [view for slices in fetch.slices for view in slices.views]
         head = pack_fetch_head(fetch.session.session, fetch.rows)
         data_bytes = sum(slices.nbytes for slices in fetch.slices)

@@ -107,7 +107,7 @@ class Hosting:
                 self._names[partition] = self.image.name_of(partition)
                 self._opening.add(partition)
                 self._to_open.append(partition)
-            elif self._configs[partition] != config and partition in self.hosted:
+            elif self._configs[partition] != config:
                 self.store.reconfigure(self._names[partition], log_settings(config), now_ms=now_ms)
             self._configs[partition] = config
 
@@ -135,9 +135,9 @@ class Hosting:
             return
         _log.error("%s is fenced: %s", log.name, error)
         self._stats.counts["fenced"] += 1
+        self._retry_at_ms[found.partition] = now_ms + REOPEN_MS
         self._forget(found)
         found.acks.refuse_all(error)
-        self._retry_at_ms[found.partition] = now_ms + REOPEN_MS
 
     def _open(self, partition: int, now_ms: int) -> None:
         name = self._names.get(partition)

@@ -110,11 +110,11 @@ class Storm:
             self._check_all(name)
         while self.unanswered:
             self._run()
-        self._note(self.store.close(now_ms=self.now_ms))
+        self._note_progress(self.store.close(now_ms=self.now_ms))
         assert self.disk.open_paths == [], "every file is closed"
         arena = self.store._context.arena
         assert arena.free_bytes == arena.total_bytes, "all memory is given back"
-        self._restart()
+        self._restart(damage=0.0)
         assert all(self.store.reports[name].clean for name in self.models), "a clean stop needs no scan"
 
     # -- what happens --------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Storm:
                 model.sequences[self.next_producer] = 0
                 self.next_producer += 1
             producer = rng.choice(list(model.sequences))
-        if rng.random() < 0.02:
+        if rng.random() < 0.1:
             model.epoch += 1
         data = batch_of(
             *values,
@@ -194,17 +194,21 @@ class Storm:
         self._note(self.store.run(now_ms=self.now_ms))
 
     def _note(self, events) -> None:
-        fenced = set()
+        for name in self._note_progress(events):
+            self._mend(name)
+
+    def _note_progress(self, events) -> list[TopicPartition]:
+        """Remember what was acknowledged; returns who was fenced."""
+        fenced: dict[TopicPartition, None] = {}
         for event in events:
             assert not isinstance(event, Quarantined), event.error
             if isinstance(event, Fenced):
-                fenced.add(event.log.name)
+                fenced[event.log.name] = None
             elif isinstance(event, Progress) and event.durability >= Durability.FLUSHED:
                 model = self.models[event.log.name]
                 if self.store.logs.get(event.log.name) is event.log:
                     model.flushed_offset = max(model.flushed_offset, event.offset)
-        for name in fenced:
-            self._mend(name)
+        return list(fenced)
 
     def _mend(self, name: TopicPartition) -> None:
         """Reopen a partition that is fenced, or could not be opened, as an operator does: until it works."""
@@ -228,7 +232,8 @@ class Storm:
     def _move_start(self, name: TopicPartition) -> None:
         log = self.store.logs.get(name)
         if log is not None and log.status is LogStatus.OPEN:
-            offset = self.rng.randint(log.log_start_offset, log.readable_offset)
+            low = self.rng.choice([log.log_start_offset, log.log_start_offset, log.readable_offset])
+            offset = self.rng.randint(low, log.readable_offset)
             if offset <= self.models[name].flushed_offset:
                 self.store.move_start(name, offset)
                 self.models[name].start = offset
@@ -245,18 +250,15 @@ class Storm:
         except OffsetOutOfRange:
             return
         except (OSError, PartitionFenced, DiskFull):
-            # It may be cut, or not, or the log be gone for the moment.
-            model.flushed_offset = min(model.flushed_offset, self._batch_start(model, floor))
-            self._note(self.store.run(now_ms=self.now_ms))
-            self._mend(name)
+            # It may be cut, or not. What was told of it before the cut does not hold after it.
+            fenced = self._note_progress(self.store.run(now_ms=self.now_ms))
+            model.flushed_offset = min(model.flushed_offset, _batch_start(floor))
+            for each in dict.fromkeys([name, *fenced]):
+                self._mend(each)
             return
         assert self.store.logs[name].next_offset <= offset
-        model.flushed_offset = min(model.flushed_offset, self._batch_start(model, offset))
+        model.flushed_offset = min(model.flushed_offset, _batch_start(offset))
         self._adopt(name)
-
-    def _batch_start(self, model: Model, offset: int) -> int:
-        """Batches go as a whole, and have at most four records here."""
-        return max(offset - 3, 0)
 
     def _reopen(self, name: TopicPartition) -> None:
         if name in self.store.logs:
@@ -296,21 +298,14 @@ class Storm:
             self.now_ms += 10
             self._append(self._any())
             self._read(self._any())
-            self._run_full()
+            self._note_progress(self.store.run(now_ms=self.now_ms))
         self.disk.faults.space_bytes = None
         for name in list(self.models):
             self._mend(name)
 
-    def _run_full(self) -> None:
-        for event in self.store.run(now_ms=self.now_ms):
-            if isinstance(event, Progress) and event.durability >= Durability.FLUSHED:
-                model = self.models[event.log.name]
-                model.flushed_offset = max(model.flushed_offset, event.offset)
-            assert not isinstance(event, Quarantined)
-
     def _restart_cleanly(self) -> None:
         try:
-            self._note(self.store.close(now_ms=self.now_ms))
+            self._note_progress(self.store.close(now_ms=self.now_ms))
         except (OSError, RinglogError) as error:
             assert isinstance(error, _ALLOWED), error
         self._restart()
@@ -333,11 +328,36 @@ class Storm:
 
     # -- opening and checking --------------------------------------------------------------------------------
 
-    def _restart(self) -> None:
+    def _restart(self, *, damage: float = 0.3) -> None:
         self.store = self._new_store()
         sweep_deleted(self.disk, ROOT)
+        if self.rng.random() < damage:
+            self._damage(self._any())
         for name in list(self.models):
             self._mend(name)
+
+    def _damage(self, name: TopicPartition) -> None:
+        """Lose, cut or spoil a derived file, or the state: that costs work, never data."""
+        rng, path = self.rng, f"{ROOT}/{name}"
+        derived = (".index", ".timeindex", ".snapshot", "partition.point", "partition.state")
+        found = (
+            [file for file, _ in self.disk.list_dir(path) if file.endswith(derived)]
+            if self.disk.exists(path)
+            else []
+        )
+        if not found:
+            return
+        file = f"{path}/{rng.choice(found)}"
+        content = bytearray(self.disk.content(file))
+        self.models[name].start = 0  # only the state knows it
+        if rng.random() < 0.3 or not content:
+            self.disk.remove(file)
+        else:
+            if rng.random() < 0.5:
+                del content[rng.randrange(len(content)) :]
+            else:
+                content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+            self.disk.put(file, bytes(content))
 
     def _new_store(self) -> LogStore:
         return LogStore(self.disk, ROOT, memory=aligned_memory(6 * MIB))
@@ -394,3 +414,8 @@ class Storm:
 
     def _any(self) -> TopicPartition:
         return self.rng.choice(list(self.models))
+
+
+def _batch_start(offset: int) -> int:
+    """Where the batch of an offset may begin: batches go as a whole, and have at most four records here."""
+    return max(offset - 3, 0)

@@ -39,3 +39,10 @@ def test_a_cut_at_the_start_keeps_the_epoch_of_the_first_record():
     history = EpochHistory([EpochStart(1, 0), EpochStart(4, 100), EpochStart(5, 200)])
     history.cut_start(150)
     assert history.starts == (EpochStart(4, 150), EpochStart(5, 200))
+
+
+def test_a_new_epoch_takes_the_place_of_one_of_which_nothing_is_left():
+    history = EpochHistory([EpochStart(1, 0), EpochStart(3, 50)])
+    history.cut_start(80)
+    history.note(4, 80)
+    assert history.starts == (EpochStart(4, 80),)

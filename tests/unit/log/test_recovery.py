@@ -344,3 +344,33 @@ def test_filling_a_gap_in_an_index_leaves_the_entries_alone_that_are_in_its_file
             assert crc32c(active.index.times.encode(0, saved.time_index_entries)) == saved.time_index_crc
             world.close()
             world = world.reopened()
+
+
+def test_a_log_that_starts_at_its_end_takes_a_new_leader_also_after_a_crash():
+    world = LogWorld()
+    world.append(b"a", leader_epoch=3)
+    world.settle()
+    world.store.move_start(world.partition, 1)
+    world.settle()
+    world.append(b"b", leader_epoch=4)
+    world.settle()
+    after = world.reopened(world.fake.crash(random.Random(1)))
+    assert after.values() == [b"b"]
+    assert after.log.epochs.starts == ((4, 1),)
+    for disk in (after.fake, closed(after)):
+        findings = verify_partition(disk, after.path)
+        assert [str(finding) for finding in findings if finding.is_violation] == []
+
+
+def test_a_closed_log_that_starts_at_its_end_is_good():
+    world = LogWorld()
+    world.append(b"a", leader_epoch=3)
+    world.settle()
+    world.store.move_start(world.partition, 1)
+    findings = verify_partition(closed(world), world.path)
+    assert [str(finding) for finding in findings if finding.is_violation] == []
+
+
+def closed(world):
+    world.close()
+    return world.fake

@@ -29,7 +29,7 @@ def world_with_records(disk=None, *, records=60):
 
 
 def run_until_done(world):
-    while world.disk.in_flight or world.store._leaving:
+    while world.disk.in_flight or world.store._removals.waiting:
         world.run()
 
 
@@ -165,3 +165,21 @@ def test_a_large_file_is_given_back_in_slices():
     run_now(disk, delete_dir(disk, "/data/events-0.0-delete"))
     lengths = [call.position for call in disk.calls if call.kind == "truncate"]
     assert [length // MIB for length in lengths] == [136, 72, 8]
+
+
+def test_every_request_for_a_partition_that_is_not_open_gets_a_typed_error():
+    world, failures = world_with_records(records=1), []
+    store, name = world.store, world.partition
+    store.remove(name)
+    store.read(name, 0, 1, done=failures.append, failed=failures.append)
+    store.find_time(name, 0, done=failures.append, failed=failures.append)
+    assert [type(failure) for failure in failures] == [PartitionFenced] * 2
+    for request in (
+        lambda: store.read_tail(name, 0, 1),
+        lambda: store.read_now(name, 0, 1),
+        lambda: store.find_time_now(name, 0),
+        lambda: store.move_start(name, 0),
+        lambda: store.truncate(name, 0, now_ms=0),
+    ):
+        with pytest.raises(PartitionFenced, match="not open"):
+            request()

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from click.testing import CliRunner
 
-from cli import demo as demo_module
+from cli import demo_storage as demo_module
 from cli import demo_writer
 from cli.demo_records import BATCH_RECORDS, batch
 from cli.demo_tear import tear_last_batch
@@ -20,7 +20,9 @@ from ringlog.records.scan import scan, stamp
 
 
 def run_demo(directory, *arguments):
-    return CliRunner().invoke(demo_module.demo, ["--records", "20000", "--dir", str(directory), *arguments])
+    return CliRunner().invoke(
+        demo_module.storage_demo, ["--records", "20000", "--dir", str(directory), *arguments]
+    )
 
 
 def test_demo_passes_and_removes_its_log(tmp_path):
