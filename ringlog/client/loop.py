@@ -26,6 +26,7 @@ from ringlog.errors import (
     RinglogError,
     UnsupportedVersion,
 )
+from ringlog.limits import REPLY_BODY_BYTES_MAX
 from ringlog.net.dealer import Change, Dealer, Sockets
 from ringlog.net.framing import Api, Flag, Header
 from ringlog.net.host import host_id
@@ -272,7 +273,7 @@ class Loop:
 
     def _greeted(self, header: Header, body: memoryview) -> None:
         now_s = time.monotonic()
-        reply = decode_body(body, MetadataReply)
+        reply = decode_body(body, MetadataReply, bytes_max=REPLY_BODY_BYTES_MAX)
         self._why_down = ""
         nearer = self._nearer_endpoint(reply, now_s)
         if nearer is not None:

@@ -22,7 +22,13 @@ from ringlog.errors import (
     StaleMetadata,
     UnsupportedVersion,
 )
-from ringlog.limits import FRAME_BYTES_MAX, MIB, TOPIC_NAME_CHARS_MAX
+from ringlog.limits import (
+    BAD_FRAME_REPLY_BYTES_MAX,
+    CONTROL_BODY_BYTES_MAX,
+    FRAME_BYTES_MAX,
+    HELD_FETCHES_MAX,
+    MIB,
+), TOPIC_NAME_CHARS_MAX
 from ringlog.net.framing import (
     CONTROLLER_APIS,
     HEADER_BYTES,
@@ -131,11 +137,15 @@ class NetService:
         api = header.api_key
         if header.flags & (Flag.REPLY | Flag.ERROR):
             raise InvalidRequest("a request has neither the REPLY nor the ERROR flag")
+        if api != Api.PRODUCE and header.body_bytes > CONTROL_BODY_BYTES_MAX:
+            raise InvalidRequest(
+                f"a control body of {header.body_bytes} bytes; at most {CONTROL_BODY_BYTES_MAX} are taken"
+            )
         if api == Api.METADATA:
             self._metadata(peer, header, decode_body(frame[HEADER_BYTES:], MetadataRequest))
         elif api in SHARD_APIS:
             if api == Api.FETCH and peer.must_hold:
-                if len(peer.held) >= 64:
+                if len(peer.held) >= HELD_FETCHES_MAX:
                     raise Overloaded("replies to earlier fetches were not received yet")
                 peer.held.append(bytes(frame))
                 return
@@ -197,7 +207,7 @@ class NetService:
     # -- metadata ----------------------------------------------------------------------------------------------
 
     def _metadata(self, peer: Peer, header: Header, request: MetadataRequest) -> None:
-        missing = [name for name in request.topics or () if name not in self.image.topics]
+        missing = [name for name in dict.fromkeys(request.topics or ()) if name not in self.image.topics]
         if missing and request.create and self._facts.auto_create:
             self._create_missing(peer, header, request, missing[:100])
             return
@@ -228,7 +238,7 @@ class NetService:
         self, peer: Peer, header: Header, request: MetadataRequest, failures: dict[str, ErrorReply]
     ) -> None:
         image = self.image
-        names = list(image.topics) if request.topics is None else request.topics
+        names = list(image.topics if request.topics is None else dict.fromkeys(request.topics))
         topics = []
         for name in names:
             topic = image.topics.get(name)
@@ -379,6 +389,9 @@ class NetService:
     def _refuse_frame(self, peer: Peer, frame: memoryview, error: RinglogError) -> None:
         """The header cannot be trusted: answer with what stands where api and correlation would."""
         if peer.deaf:
+            return
+        if peer.unreceived_bytes > BAD_FRAME_REPLY_BYTES_MAX:
+            self._stats.counts["refused"] += 1
             return
         whole = len(frame) >= HEADER_BYTES
         api_key = frame[1] if whole else 0

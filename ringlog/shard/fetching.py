@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import heapq
+import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
@@ -77,7 +78,8 @@ class Fetch:
         self.asker = asker
         self.session = session
         self.bytes_min = request.bytes_min
-        self.deadline_ms = now_ms + min(max(request.wait_ms, 0), FETCH_WAIT_MS_MAX)
+        wait_ms = min(max(request.wait_ms, 0), FETCH_WAIT_MS_MAX) if request.bytes_min > 0 else 0
+        self.deadline_ms = now_ms + wait_ms
         self.bytes_left = min(max(request.bytes_max, 1), FETCH_BYTES_MAX)
         self.rows: list[bytes] = []
         self.slices: list[Slices] = []
@@ -98,7 +100,8 @@ class FetchDesk:
         self._region_at = _address(region)
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         """The longest unused first."""
-        self._next_session = 1
+        self._next_session = secrets.randbelow(2**31) + 1
+        """Not the same after a restart: a client that still has a session of a dead shard must not meet another's."""
         self._deadlines: list[tuple[int, int, Fetch]] = []
         self._order = 0
         self._lent: dict[int, tuple[object, list[Slices]]] = {}
