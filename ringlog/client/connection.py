@@ -86,7 +86,11 @@ class Connection:
         while True:
             left_s = deadline_s - time.monotonic()
             try:
-                return decode_body(self._ask(api, data, partition, max(left_s, 0.001)), reply_type, bytes_max=REPLY_BODY_BYTES_MAX)
+                return decode_body(
+                    self._ask(api, data, partition, max(left_s, 0.001)),
+                    reply_type,
+                    bytes_max=REPLY_BODY_BYTES_MAX,
+                )
             except RinglogError as error:
                 pause_s = backoff_s * random.uniform(0.8, 1.2)
                 if not error.retriable or time.monotonic() + pause_s >= deadline_s:

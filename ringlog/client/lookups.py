@@ -103,7 +103,14 @@ def refresh_places(assignment: Assignment, topic: str, under_way: set[str]) -> A
     def answered(body: memoryview, now_s: float) -> None:
         some = affected()
         try:
-            found = next((t for t in decode_body(body, MetadataReply, bytes_max=REPLY_BODY_BYTES_MAX).topics if t.name == topic), None)
+            found = next(
+                (
+                    t
+                    for t in decode_body(body, MetadataReply, bytes_max=REPLY_BODY_BYTES_MAX).topics
+                    if t.name == topic
+                ),
+                None,
+            )
         except CorruptFrame as wrong:
             for assigned in some:
                 assignment.went_wrong(assigned, wrong, now_s)

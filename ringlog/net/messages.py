@@ -35,9 +35,7 @@ def encode_body(body: msgspec.Struct) -> bytes:
     return _encoder.encode(body)
 
 
-def decode_body(
-    data: bytes | memoryview, kind: type[T], *, bytes_max: int = CONTROL_BODY_BYTES_MAX
-) -> T:
+def decode_body(data: bytes | memoryview, kind: type[T], *, bytes_max: int = CONTROL_BODY_BYTES_MAX) -> T:
     """A control body; CorruptFrame names what is wrong with it. Replies may be larger than requests.
 
     >>> decode_body(encode_body(MetadataRequest(topics=["a"])), MetadataRequest).topics

@@ -28,7 +28,8 @@ from ringlog.limits import (
     FRAME_BYTES_MAX,
     HELD_FETCHES_MAX,
     MIB,
-), TOPIC_NAME_CHARS_MAX
+    TOPIC_NAME_CHARS_MAX,
+)
 from ringlog.net.framing import (
     CONTROLLER_APIS,
     HEADER_BYTES,

@@ -51,11 +51,13 @@ _CODEC_BITS = 0b111
 class ShardCore:
     """One shard's partitions, and the desks that serve them."""
 
-    def __init__(self, shard: int, store: LogStore, stats: Stats, region: memoryview) -> None:
+    def __init__(
+        self, shard: int, store: LogStore, stats: Stats, region: memoryview, *, first_session: int = 1
+    ) -> None:
         self.store = store
         self.stats = stats
         self.hosting = Hosting(shard, store, stats, self._partition_gone)
-        self.fetches = FetchDesk(store, stats, self.hosting.find, region)
+        self.fetches = FetchDesk(store, stats, self.hosting.find, region, first_session)
         self._now_ms = 0
         self._now_us = 0
 

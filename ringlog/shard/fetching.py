@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import heapq
-import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
@@ -92,7 +91,12 @@ class FetchDesk:
     """All fetches of a shard."""
 
     def __init__(
-        self, store: LogStore, stats: Stats, find: Callable[[int], HostedPartition], region: memoryview
+        self,
+        store: LogStore,
+        stats: Stats,
+        find: Callable[[int], HostedPartition],
+        region: memoryview,
+        first_session: int = 1,
     ) -> None:
         self._store = store
         self._stats = stats
@@ -100,7 +104,7 @@ class FetchDesk:
         self._region_at = _address(region)
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         """The longest unused first."""
-        self._next_session = secrets.randbelow(2**31) + 1
+        self._next_session = first_session
         """Not the same after a restart: a client that still has a session of a dead shard must not meet another's."""
         self._deadlines: list[tuple[int, int, Fetch]] = []
         self._order = 0
