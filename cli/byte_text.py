@@ -10,6 +10,8 @@ from typing import Any
 _NOT_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\Ab['\"]")
 """Control characters, which could steer a terminal; and text that looks like our own form for bytes."""
 
+_OUR_FORM = ("b'", 'b"')
+
 
 def json_bytes(value: bytes | None) -> str | dict[str, str] | None:
     r"""Bytes in JSON: a string where they are UTF-8, else an object with their base64.
@@ -59,4 +61,6 @@ def line_text(value: bytes | None) -> str:
         text = value.decode("utf-8")
     except UnicodeDecodeError:
         return repr(value)
+    if text.isprintable() and not text.startswith(_OUR_FORM):
+        return text  # nearly always, and many times faster than the search
     return repr(value) if _NOT_TEXT.search(text) else text

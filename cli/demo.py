@@ -17,12 +17,14 @@ from typing import Any, NamedTuple
 import click
 import msgspec
 import numpy as np
-from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
 from cli.demo_reader import ReadReport
 from cli.demo_records import VALUE_BYTES, values
+from cli.invocation import pasteable
+from cli.screen import Screen
 from ringlog.client.admin import Admin
 from ringlog.client.consumer import Consumer
 from ringlog.client.producer import Producer
@@ -77,7 +79,7 @@ def demo(
 
         ctx.invoke(storage_demo, records=records, directory=directory, keep=keep)
         return
-    console = Console(highlight=False)
+    console = Screen()
     made = directory is None
     if directory is None:
         os.makedirs("build", exist_ok=True)
@@ -91,11 +93,13 @@ def demo(
         if made and not keep:
             shutil.rmtree(directory, ignore_errors=True)
     if keep:
-        console.print(f"\nThe data is in {directory}:\n  ringlog log verify {directory}")
+        console.print(
+            f"\nThe data is kept:\n  [cyan]{escape(pasteable('log', 'verify', directory))}[/]", soft_wrap=True
+        )
     sys.exit(0 if good else 1)
 
 
-def run(console: Console, records: int, partitions: int, directory: str) -> bool:
+def run(console: Screen, records: int, partitions: int, directory: str) -> bool:
     """The demo from the start of the node to the last check; whether all was well."""
     began = time.perf_counter()
     shards = len(os.sched_getaffinity(0))
@@ -120,7 +124,7 @@ def run(console: Console, records: int, partitions: int, directory: str) -> bool
     return show(console, records, loaded, report, p50_ms, p99_ms)
 
 
-def load(console: Console, node: EmbeddedNode, records: int, partitions: int) -> tuple[Loaded, ReadReport]:
+def load(console: Screen, node: EmbeddedNode, records: int, partitions: int) -> tuple[Loaded, ReadReport]:
     """Produce and consume at once, with a kill in between."""
     reader = subprocess.Popen(
         [sys.executable, "-m", "cli.demo_reader", node.bootstrap, TOPIC, str(partitions), str(records)],
@@ -212,7 +216,7 @@ def latency(node: EmbeddedNode) -> tuple[float, float]:
 
 
 def show(
-    console: Console, records: int, loaded: Loaded, report: ReadReport, p50_ms: float, p99_ms: float
+    console: Screen, records: int, loaded: Loaded, report: ReadReport, p50_ms: float, p99_ms: float
 ) -> bool:
     """The outcome as a table; whether all was well."""
     good = report.read >= records and not (report.missing or report.repeated or report.disordered)

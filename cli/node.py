@@ -7,7 +7,7 @@ import sys
 import click
 
 from cli.node_options import chosen_data_dir, data_dir_option
-from cli.options import json_option
+from cli.options import json_option, named_bootstrap_option
 
 
 @click.command()
@@ -75,8 +75,9 @@ def start(
     show_default=True,
     help="Seconds to wait.",
 )
+@named_bootstrap_option
 @json_option
-def stop(data_dir: str | None, timeout_s: float, as_json: bool) -> None:
+def stop(data_dir: str | None, timeout_s: float, bootstrap: str | None, as_json: bool) -> None:
     """Stop the node of a data directory cleanly, and wait until it is gone.
 
     \b
@@ -86,14 +87,14 @@ def stop(data_dir: str | None, timeout_s: float, as_json: bool) -> None:
     """
     from cli.node_run import stop_node
 
-    stop_node(chosen_data_dir(data_dir), timeout_s, as_json=as_json)
+    stop_node(chosen_data_dir(data_dir, bootstrap), timeout_s, as_json=as_json)
 
 
 @click.command()
 @data_dir_option
+@named_bootstrap_option
 @json_option
-@click.pass_context
-def status(ctx: click.Context, data_dir: str | None, as_json: bool) -> None:
+def status(data_dir: str | None, bootstrap: str | None, as_json: bool) -> None:
     """Show the processes of a node, its partitions, rates and memory, and what is wrong.
 
     Rates are those of half a second. The exit code is 4 when no node runs, 0 when one does.
@@ -105,13 +106,14 @@ def status(ctx: click.Context, data_dir: str | None, as_json: bool) -> None:
     """
     from cli.node_status import show_status
 
-    show_status(chosen_data_dir(data_dir), as_json=as_json)
+    show_status(chosen_data_dir(data_dir, bootstrap), as_json=as_json)
 
 
 @click.command()
 @data_dir_option
+@named_bootstrap_option
 @json_option
-def metrics(data_dir: str | None, as_json: bool) -> None:
+def metrics(data_dir: str | None, bootstrap: str | None, as_json: bool) -> None:
     """Print the metrics of a node in Prometheus' text format; with --json, one object per sample.
 
     \b
@@ -121,4 +123,4 @@ def metrics(data_dir: str | None, as_json: bool) -> None:
     """
     from cli.node_run import print_metrics
 
-    print_metrics(chosen_data_dir(data_dir), as_json=as_json)
+    print_metrics(chosen_data_dir(data_dir, bootstrap), as_json=as_json)

@@ -36,6 +36,16 @@ def bootstrap_option(command: Command) -> Command:
     )(command)
 
 
+def named_bootstrap_option(command: Command) -> Command:
+    """`--bootstrap` for commands that find a node by its data directory: then it only says which one is meant."""
+    return click.option(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        callback=_inherit(_BOOTSTRAP),
+        help="Only when the node listens there.",
+    )(command)
+
+
 def client_options(command: Command) -> Command:
     """Both: for commands that talk to a node and print what it said."""
     return bootstrap_option(json_option(command))

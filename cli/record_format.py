@@ -83,9 +83,8 @@ def compile_format(text: str) -> Formatter:
             )
     parts.append(text[at:].replace("%", "%%") + "\n")
     template = "".join(parts)
-    if len(fields) == 1:
-        field = fields[0]
-        return lambda record: template % (field(record),)
+    if template == "%s\n" and text == "%v":
+        return lambda record: line_text(record.value) + "\n"
     return lambda record: template % tuple(field(record) for field in fields)
 
 

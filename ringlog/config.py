@@ -59,6 +59,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.disk_engine not in ("auto", "io_uring", "plain"):
             raise InvalidRequest(f"disk_engine={self.disk_engine!r}: use auto, io_uring or plain")
         require_listen(self.listen, insecure=self.insecure)
+        if self.metrics_listen is not None:
+            require_listen(f"tcp://{self.metrics_listen}", insecure=self.insecure)
         if self.metrics_listen is not None and not _is_port(self.metrics_listen.rpartition(":")[2]):
             raise InvalidRequest(f"metrics_listen={self.metrics_listen!r}: use HOST:PORT")
 

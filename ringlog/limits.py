@@ -44,6 +44,8 @@ INDEX_INTERVAL_BYTES = 4 * KIB
 RELATIVE_OFFSET_MAX = 2**31 - 1
 PREALLOCATE_BYTES_MIN = 64 * KIB
 PREALLOCATE_BYTES_MAX = 64 * MIB
+FILLED_BYTES_MAX = 1 * MIB
+"""Space that is reserved in steps of at most this is filled with zeros."""
 
 # A shard.
 TAIL_BYTES_PER_SHARD = 256 * MIB
@@ -71,6 +73,8 @@ RING_DRAIN_BYTES_MAX = 16 * MIB
 FRAME_BYTES_MAX = 8 * MIB - 64
 """Largest frame that a node takes, header included: what a request ring takes as one message."""
 CONTROL_BODY_BYTES_MAX = 512 * KIB
+REPLY_BODY_BYTES_MAX = 64 * MIB
+"""Of a control reply: the metadata of a large node."""
 FETCH_BYTES_MAX = 16 * MIB
 """Data of one fetch reply; a single larger batch is served all the same."""
 FETCH_WAIT_MS_MAX = 60_000
@@ -87,6 +91,10 @@ NODE_BYTES_IN_FLIGHT_MAX = 512 * MIB
 CONNECTIONS_MAX = 8192
 UNFINISHED_BYTES_MAX = CLIENT_BYTES_IN_FLIGHT_MAX + 2 * FRAME_BYTES_MAX
 """Bytes that a connection has received and that have not come out of the socket as messages; past it, it is cut."""
+HELD_FETCHES_MAX = 16
+"""Fetches of one client that wait until it has received more; past it they are refused, retriably."""
+BAD_FRAME_REPLY_BYTES_MAX = 1 * MIB
+"""A client that sends frames without a sound header, and does not read what it is told of them, is told no more."""
 SESSION_IDLE_MS = 15 * 60_000
 
 # A node.

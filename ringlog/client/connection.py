@@ -16,6 +16,7 @@ from ringlog.client.loop import Loop, Tick
 from ringlog.client.metadata import TopicCache, topic_error
 from ringlog.client.settings import ClientSettings, endpoints_of
 from ringlog.errors import ClientClosed, InvalidRequest, RequestTimeout, RinglogError
+from ringlog.limits import REPLY_BODY_BYTES_MAX
 from ringlog.net.framing import Api, Header
 from ringlog.net.messages import (
     MetadataReply,
@@ -85,7 +86,11 @@ class Connection:
         while True:
             left_s = deadline_s - time.monotonic()
             try:
-                return decode_body(self._ask(api, data, partition, max(left_s, 0.001)), reply_type)
+                return decode_body(
+                    self._ask(api, data, partition, max(left_s, 0.001)),
+                    reply_type,
+                    bytes_max=REPLY_BODY_BYTES_MAX,
+                )
             except RinglogError as error:
                 pause_s = backoff_s * random.uniform(0.8, 1.2)
                 if not error.retriable or time.monotonic() + pause_s >= deadline_s:
@@ -160,7 +165,7 @@ class Connection:
         here = weakref.ref(self)
 
         def on_reply(header: Header, body: memoryview) -> None:
-            for topic in decode_body(body, MetadataReply).topics:
+            for topic in decode_body(body, MetadataReply, bytes_max=REPLY_BODY_BYTES_MAX).topics:
                 topics.put(topic)
             connection = here()
             if connection is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ringlog.client.assigned import Assigned, Place
 from ringlog.client.assignment import Assignment
 from ringlog.errors import CorruptFrame, OffsetOutOfRange, RinglogError, UnknownTopic
+from ringlog.limits import REPLY_BODY_BYTES_MAX
 from ringlog.net.framing import Api
 from ringlog.net.messages import (
     ListOffsetsReply,
@@ -61,7 +62,7 @@ def look_up_offsets(assignment: Assignment, some: list[Assigned]) -> Ask:
     def answered(body: memoryview, now_s: float) -> None:
         left = flying()
         try:
-            found = decode_body(body, ListOffsetsReply).found
+            found = decode_body(body, ListOffsetsReply, bytes_max=REPLY_BODY_BYTES_MAX).found
         except CorruptFrame as wrong:
             failed(wrong, now_s)
             return
@@ -102,7 +103,14 @@ def refresh_places(assignment: Assignment, topic: str, under_way: set[str]) -> A
     def answered(body: memoryview, now_s: float) -> None:
         some = affected()
         try:
-            found = next((t for t in decode_body(body, MetadataReply).topics if t.name == topic), None)
+            found = next(
+                (
+                    t
+                    for t in decode_body(body, MetadataReply, bytes_max=REPLY_BODY_BYTES_MAX).topics
+                    if t.name == topic
+                ),
+                None,
+            )
         except CorruptFrame as wrong:
             for assigned in some:
                 assignment.went_wrong(assigned, wrong, now_s)

@@ -26,6 +26,7 @@ from ringlog.errors import (
     RinglogError,
     UnsupportedVersion,
 )
+from ringlog.limits import REPLY_BODY_BYTES_MAX
 from ringlog.net.dealer import Change, Dealer, Sockets
 from ringlog.net.framing import Api, Flag, Header
 from ringlog.net.host import host_id
@@ -94,14 +95,19 @@ class Loop:
             request.on_error(self._ended)
             return
         if not self.on_thread():  # which sends what it queued before it sleeps
-            self.wake()
+            self._nudge()
 
     def add_tick(self, tick: Tick) -> None:
         self._ticks.append(tick)
-        self.wake()
+        self._nudge()
 
     def wake(self) -> None:
-        """Let the thread make a pass. Cheap while it is awake."""
+        """Let the thread make a pass. Cheap while it is awake; raises why it ended when it has."""
+        if self._ended is not None:
+            raise self._ended
+        self._nudge()
+
+    def _nudge(self) -> None:
         self._woken = True
         if self._sleeping:
             os.eventfd_write(self._wake_fd, 1)
@@ -267,7 +273,7 @@ class Loop:
 
     def _greeted(self, header: Header, body: memoryview) -> None:
         now_s = time.monotonic()
-        reply = decode_body(body, MetadataReply)
+        reply = decode_body(body, MetadataReply, bytes_max=REPLY_BODY_BYTES_MAX)
         self._why_down = ""
         nearer = self._nearer_endpoint(reply, now_s)
         if nearer is not None:

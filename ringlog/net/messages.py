@@ -21,12 +21,6 @@ PartitionId = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 _PER_PARTITION = msgspec.Meta(max_length=FETCH_PARTITIONS_MAX)
 
 
-U32 = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
-I32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-I64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""msgpack's integers have no type of their own: a number beyond these is refused where it is read."""
-
-
 class _Body(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A control body: a msgpack array of its fields in order."""
 
@@ -41,16 +35,14 @@ def encode_body(body: msgspec.Struct) -> bytes:
     return _encoder.encode(body)
 
 
-def decode_body(data: bytes | memoryview, kind: type[T]) -> T:
-    """A control body; CorruptFrame names what is wrong with it.
+def decode_body(data: bytes | memoryview, kind: type[T], *, bytes_max: int = CONTROL_BODY_BYTES_MAX) -> T:
+    """A control body; CorruptFrame names what is wrong with it. Replies may be larger than requests.
 
     >>> decode_body(encode_body(MetadataRequest(topics=["a"])), MetadataRequest).topics
     ['a']
     """
-    if len(data) > CONTROL_BODY_BYTES_MAX:
-        raise CorruptFrame(
-            "body", 32, f"{len(data)} bytes; a control body has at most {CONTROL_BODY_BYTES_MAX}"
-        )
+    if len(data) > bytes_max:
+        raise CorruptFrame("body", 32, f"{len(data)} bytes; a control body has at most {bytes_max}")
     decoder = _decoders.get(kind)
     if decoder is None:
         decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)

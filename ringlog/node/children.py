@@ -48,7 +48,7 @@ class ChildSetup:
         topology: Topology,
         memory: NodeMemory,
         bells: list[Doorbell],
-        endpoints: list[str],
+        endpoints: list[list[str]],
         cores: list[int],
     ) -> None:
         self.config = config
@@ -132,8 +132,10 @@ def _net(
     descriptors = raise_descriptor_limit()
 
     def open_socket() -> tuple[RouterSocket, NetService]:
-        socket = RouterSocket(setup.endpoints, connections_max=min(config.connections_max, descriptors // 2))
-        facts = NodeFacts(setup.endpoints, host_id(), auto_create=config.auto_create_topics)
+        _, index = topology.role(process)
+        endpoints = setup.endpoints[index]
+        socket = RouterSocket(endpoints, connections_max=min(config.connections_max, descriptors // 2))
+        facts = NodeFacts(endpoints, host_id(), auto_create=config.auto_create_topics)
         service = NetService(
             facts,
             stats,

@@ -68,11 +68,12 @@ class Supervisor:
         sweep()
         sweep_deleted(open_disk("plain"), self.config.data_dir)
         preload()
-        self.endpoints = self._choose_endpoints()
+        by_net = [self._choose_endpoints(net) for net in range(self.topology.nets)]
+        self.endpoints = [endpoint for endpoints in by_net for endpoint in endpoints]
         self.memory = NodeMemory(self.config, self.topology)
         self._bells = [Doorbell.create() for _ in range(self.topology.process_count)]
         cores = sorted(os.sched_getaffinity(0))
-        self._setup = ChildSetup(self.config, self.topology, self.memory, self._bells, self.endpoints, cores)
+        self._setup = ChildSetup(self.config, self.topology, self.memory, self._bells, by_net, cores)
         old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         gc.collect()
         gc.freeze()
@@ -96,13 +97,15 @@ class Supervisor:
 
     # -- starting ----------------------------------------------------------------------------------------------
 
-    def _choose_endpoints(self) -> list[str]:
+    def _choose_endpoints(self, net: int) -> list[str]:
+        """Where a network process listens: the address of the config, the following ports for those after the first."""
         listen = self.config.listen
+        suffix = f"-{net}" if net else ""
         if listen.startswith("ipc://"):
-            return [listen]
-        if listen.endswith(":0"):
-            listen = f"{listen[:-1]}{_free_port(listen)}"
-        path = os.path.join(self.config.data_dir, "net.sock")
+            return [listen + suffix]
+        host, _, port = listen.rpartition(":")
+        listen = f"{host}:{int(port) + net}" if port != "0" else f"{host}:{_free_port(listen)}"
+        path = os.path.join(self.config.data_dir, f"net{suffix}.sock")
         if len(path) > _IPC_PATH_BYTES_MAX:
             return [listen]
         return [listen, f"ipc://{path}"]

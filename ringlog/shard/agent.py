@@ -6,6 +6,7 @@ has completed. When nothing is left to do it sleeps in the disk's ring, where do
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
 
@@ -44,7 +45,7 @@ class ShardAgent:
         self._stats = stats
         self._stopping = stopping
         _, shard = board.topology.role(process)
-        self.core = ShardCore(shard, store, stats, region)
+        self.core = ShardCore(shard, store, stats, region, first_session=secrets.randbelow(2**31) + 1)
         self._applied_version = -1
         self._clock = LoopClock(stats)
         self._shown_ms = 0

@@ -36,7 +36,6 @@ from ringlog.net.messages import (
     decode_body,
 )
 from ringlog.net.wire_errors import number_of
-from ringlog.records.format import CONTROL_BIT, TRANSACTIONAL_BIT
 from ringlog.records.scan import scan
 from ringlog.ring.drain import DrainStatus
 from ringlog.ring.stats import Stats
@@ -45,17 +44,20 @@ from ringlog.shard.commands import NodeApi, unpack_u64
 from ringlog.shard.fetching import FetchDesk
 from ringlog.shard.hosting import HostedPartition, Hosting
 
-_REFUSED_BITS = CONTROL_BIT | TRANSACTIONAL_BIT
+_CODEC_BITS = 0b111
+"""All attributes that a client may set: the rest is the broker's, or of transactions."""
 
 
 class ShardCore:
     """One shard's partitions, and the desks that serve them."""
 
-    def __init__(self, shard: int, store: LogStore, stats: Stats, region: memoryview) -> None:
+    def __init__(
+        self, shard: int, store: LogStore, stats: Stats, region: memoryview, *, first_session: int = 1
+    ) -> None:
         self.store = store
         self.stats = stats
         self.hosting = Hosting(shard, store, stats, self._partition_gone)
-        self.fetches = FetchDesk(store, stats, self.hosting.find, region)
+        self.fetches = FetchDesk(store, stats, self.hosting.find, region, first_session)
         self._now_ms = 0
         self._now_us = 0
 
@@ -121,8 +123,15 @@ class ShardCore:
         self, asker: Asker, data: memoryview, batches: list[BatchInfo], acks: int, attributes: int
     ) -> None:
         hosted = self.hosting.find(asker.partition)
-        if attributes & _REFUSED_BITS:
-            raise InvalidRequest("batches of transactions and control batches are not taken from clients")
+        if attributes & ~_CODEC_BITS:
+            raise InvalidRequest(
+                f"batch attributes {attributes:#x}: clients set the codec alone; transactions are not there yet"
+            )
+        if acks not in (Acks.NONE, Acks.LEADER, Acks.ALL):
+            raise InvalidRequest(f"acks {acks}: use 0, 1 or 2 (all)")
+        for batch in batches:
+            if batch.producer_id >= 0 and (batch.producer_epoch < 0 or batch.base_sequence < 0):
+                raise InvalidRequest("a batch with a producer id needs its epoch and sequence, too")
         log = hosted.log
         appended = self.store.append(hosted.name, data, batches, now_ms=self._now_ms)
         records = appended.last_offset - appended.base_offset + 1

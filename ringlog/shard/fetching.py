@@ -77,7 +77,8 @@ class Fetch:
         self.asker = asker
         self.session = session
         self.bytes_min = request.bytes_min
-        self.deadline_ms = now_ms + min(max(request.wait_ms, 0), FETCH_WAIT_MS_MAX)
+        wait_ms = min(max(request.wait_ms, 0), FETCH_WAIT_MS_MAX) if request.bytes_min > 0 else 0
+        self.deadline_ms = now_ms + wait_ms
         self.bytes_left = min(max(request.bytes_max, 1), FETCH_BYTES_MAX)
         self.rows: list[bytes] = []
         self.slices: list[Slices] = []
@@ -90,7 +91,12 @@ class FetchDesk:
     """All fetches of a shard."""
 
     def __init__(
-        self, store: LogStore, stats: Stats, find: Callable[[int], HostedPartition], region: memoryview
+        self,
+        store: LogStore,
+        stats: Stats,
+        find: Callable[[int], HostedPartition],
+        region: memoryview,
+        first_session: int = 1,
     ) -> None:
         self._store = store
         self._stats = stats
@@ -98,7 +104,8 @@ class FetchDesk:
         self._region_at = _address(region)
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         """The longest unused first."""
-        self._next_session = 1
+        self._next_session = first_session
+        """Not the same after a restart: a client that still has a session of a dead shard must not meet another's."""
         self._deadlines: list[tuple[int, int, Fetch]] = []
         self._order = 0
         self._lent: dict[int, tuple[object, list[Slices]]] = {}

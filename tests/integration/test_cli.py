@@ -209,6 +209,10 @@ def test_a_node_is_started_looked_at_and_stopped(tmp_path):
         }
         assert "Nothing is wrong." in run("status").stdout
         assert 'ringlog_up{role="shard",index="0"} 1' in run("metrics").stdout
+        address = ready["endpoints"][0]
+        assert run("status", "--bootstrap", address, "--json").returncode == ExitCode.OK
+        other = run("stop", "--bootstrap", "127.0.0.1:1")
+        assert other.returncode == ExitCode.REFUSED and f"listens on {address}" in other.stderr
         second = run("start")
         assert second.returncode == ExitCode.REFUSED and f"pid {node.pid}" in second.stderr
         assert f"pid {node.pid}" in run("stop").stdout

@@ -49,6 +49,11 @@ def test_json_may_follow_every_command(run, path):
         assert "--json" in run(*path, "--help").stdout
 
 
+@pytest.mark.parametrize("path", [("stop",), ("status",), ("metrics",)], ids=" ".join)
+def test_bootstrap_may_follow_commands_that_look_after_a_node(run, path):
+    assert "--bootstrap" in run(*path, "--help").stdout
+
+
 @pytest.mark.parametrize(
     "path", [path for path in COMMANDS if path[0] in ("topic", "produce", "consume", "bench")]
 )
