@@ -17,6 +17,7 @@ from ringlog.log.dump import (
     IndexEntry,
     Line,
     MovedPoint,
+    Owner,
     PartitionState,
     Preallocated,
     ProducerEntry,
@@ -65,6 +66,8 @@ def _fields(line: Line) -> tuple[str, dict[str, Any]]:
             return "producer", _struct(line)
         case PartitionState():
             return "state", {**_struct(line), "epochs": [start._asdict() for start in line.epochs]}
+        case Owner():
+            return "owner", _struct(line)
         case MovedPoint():
             return "point", {
                 **_struct(line),

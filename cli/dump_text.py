@@ -11,6 +11,7 @@ from ringlog.log.dump import (
     IndexEntry,
     Line,
     MovedPoint,
+    Owner,
     PartitionState,
     Preallocated,
     ProducerEntry,
@@ -78,6 +79,8 @@ class TextLines:
                     f"point {line.number} of state {line.generation}: recovery point at {self._place(line.active)}; "
                     f"{len(line.producers or b'')} bytes of producers' state"
                 )
+            case Owner():
+                text = f"made for partition id {line.partition} of cluster {line.cluster_id}"
         return text.rstrip() + "\n"
 
     def time(self, timestamp: int) -> str:

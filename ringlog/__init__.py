@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ringlog.client.admin import Admin as Admin
     from ringlog.client.consumer import Consumer as Consumer
     from ringlog.client.producer import Producer as Producer
+    from ringlog.node.embedded import embedded as embedded
 
 __version__ = "0.1.0"
 

@@ -44,6 +44,8 @@ INDEX_INTERVAL_BYTES = 4 * KIB
 RELATIVE_OFFSET_MAX = 2**31 - 1
 PREALLOCATE_BYTES_MIN = 64 * KIB
 PREALLOCATE_BYTES_MAX = 64 * MIB
+FILLED_BYTES_MAX = 1 * MIB
+"""Space that is reserved in steps of at most this is filled with zeros."""
 
 # A shard.
 TAIL_BYTES_PER_SHARD = 256 * MIB
@@ -85,6 +87,8 @@ CLIENT_REPLY_BYTES_MAX = 48 * MIB
 NODE_BYTES_IN_FLIGHT_MAX = 512 * MIB
 """Bytes of requests of all clients of a network process that are not answered yet."""
 CONNECTIONS_MAX = 8192
+UNFINISHED_BYTES_MAX = CLIENT_BYTES_IN_FLIGHT_MAX + 2 * FRAME_BYTES_MAX
+"""Bytes that a connection has received and that have not come out of the socket as messages; past it, it is cut."""
 SESSION_IDLE_MS = 15 * 60_000
 
 # A node.

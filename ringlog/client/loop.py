@@ -94,14 +94,19 @@ class Loop:
             request.on_error(self._ended)
             return
         if not self.on_thread():  # which sends what it queued before it sleeps
-            self.wake()
+            self._nudge()
 
     def add_tick(self, tick: Tick) -> None:
         self._ticks.append(tick)
-        self.wake()
+        self._nudge()
 
     def wake(self) -> None:
-        """Let the thread make a pass. Cheap while it is awake."""
+        """Let the thread make a pass. Cheap while it is awake; raises why it ended when it has."""
+        if self._ended is not None:
+            raise self._ended
+        self._nudge()
+
+    def _nudge(self) -> None:
         self._woken = True
         if self._sleeping:
             os.eventfd_write(self._wake_fd, 1)

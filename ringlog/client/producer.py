@@ -126,7 +126,8 @@ class Producer:
 
         `values` and `keys` are lists of bytes, str or None, Arrow arrays (ChunkedArrays too), or NumPy arrays;
         `headers` is an Arrow array of lists; `timestamps` are milliseconds, one or one for each record. With keys
-        each record goes to its key's partition; without, batches go round the partitions.
+        each record goes to its key's partition; without, batches go round the partitions. Blocks as `produce`
+        does; when it raises midway, the batches that were made before are on their way: `flush` waits for them.
         """
         queues = self._topics.get(topic) or self._open(topic)
         fixed = None if partition is None else queues.queue(partition)
@@ -230,7 +231,7 @@ class Producer:
             accumulator.touched.extend(
                 queue for queues in self._topics.values() for queue in queues.queues if queue.open is not None
             )
-        self._sender.flushing += 1
+            self._sender.flushing += 1
         try:
             if waiting:
                 self._connection.wake()
@@ -241,7 +242,8 @@ class Producer:
                     count = sum(not one.done for one in waiting)
                     raise RequestTimeout(f"{count} batches were not acknowledged within {timeout} s")
         finally:
-            self._sender.flushing -= 1
+            with self._lock:
+                self._sender.flushing -= 1
 
     def close(self, timeout: float | None = None) -> None:
         """Flush, then end the connection. What is not acknowledged within `timeout` seconds fails. Twice is fine."""

@@ -24,6 +24,7 @@ from ringlog.log.dump_lines import (
 )
 from ringlog.log.known_files import FileKind, KnownFile, known_file
 from ringlog.log.names import LOG, offset_name
+from ringlog.log.owner import Owner, read_owner
 from ringlog.log.point import MovedPoint, read_slots
 from ringlog.log.producers import ProducerEntry
 from ringlog.log.small_files import read_small, read_snapshot
@@ -37,6 +38,7 @@ __all__ = [
     "IndexEntry",
     "Line",
     "MovedPoint",
+    "Owner",
     "PartitionState",
     "Preallocated",
     "ProducerEntry",
@@ -71,7 +73,8 @@ def require_known(path: str) -> KnownFile:
     if known is None:
         raise InvalidRequest(
             f"{path}: the name does not tell what the file is. Give it the name that ringlog gave it: "
-            "20 digits and .log, .index, .timeindex or .snapshot, partition.state or partition.point"
+            "20 digits and .log, .index, .timeindex or .snapshot, partition.state, partition.point or "
+            "partition.owner"
         )
     return known
 
@@ -140,6 +143,14 @@ def dump_point(disk: Disk, path: str) -> Iterator[MovedPoint | Unreadable]:
         yield Unreadable(slot.position, slot.position, str(slot)) if isinstance(slot, CorruptFile) else slot
 
 
+def dump_owner(disk: Disk, path: str) -> Iterator[Owner | Unreadable]:
+    """The content of a `partition.owner` file."""
+    try:
+        yield read_owner(read_small(disk, path))
+    except CorruptFile as error:
+        yield Unreadable(0, error.position, str(error))
+
+
 def dump_snapshot(disk: Disk, path: str) -> Iterator[SnapshotHead | ProducerEntry | Unreadable]:
     """The content of a snapshot of producers."""
     try:
@@ -161,7 +172,8 @@ def dump_file(
     Traceback (most recent call last):
     ...
     ringlog.errors.InvalidRequest: /data/orders-0/notes.txt: the name does not tell what the file is. Give it \
-the name that ringlog gave it: 20 digits and .log, .index, .timeindex or .snapshot, partition.state or partition.point
+the name that ringlog gave it: 20 digits and .log, .index, .timeindex or .snapshot, partition.state, \
+partition.point or partition.owner
     """
     known = require_known(path)
     match known.kind:
@@ -178,3 +190,5 @@ the name that ringlog gave it: 20 digits and .log, .index, .timeindex or .snapsh
             yield from dump_state(disk, path)
         case FileKind.POINT:
             yield from dump_point(disk, path)
+        case FileKind.OWNER:
+            yield from dump_owner(disk, path)

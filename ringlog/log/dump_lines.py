@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ringlog.log.owner import Owner
 from ringlog.log.point import MovedPoint
 from ringlog.log.producers import ProducerEntry
 from ringlog.log.state import PartitionState
@@ -118,4 +119,5 @@ Line = (
     | ProducerEntry
     | PartitionState
     | MovedPoint
+    | Owner
 )

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 _NAME = re.compile(
-    r"(?:(?P<offset>\d{20})(?P<suffix>\.log|\.index|\.timeindex|\.snapshot)|partition\.(?P<whole>state|point))"
+    r"(?:(?P<offset>\d{20})(?P<suffix>\.log|\.index|\.timeindex|\.snapshot)|partition\.(?P<whole>state|point|owner))"
     r"(?P<aside>(?:\.\d+){0,2}\.(?:cut|bad))?(?P<unfinished>\.tmp)?"
 )
 _OFFSET_MAX = 2**63 - 1
@@ -22,6 +22,7 @@ class FileKind(StrEnum):
     SNAPSHOT = "snapshot"
     STATE = "state"
     POINT = "recovery point"
+    OWNER = "owner"
 
 
 _KINDS = {
@@ -31,6 +32,7 @@ _KINDS = {
     ".snapshot": FileKind.SNAPSHOT,
     "state": FileKind.STATE,
     "point": FileKind.POINT,
+    "owner": FileKind.OWNER,
 }
 
 

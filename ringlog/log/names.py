@@ -7,6 +7,7 @@
 `00000000000000000042.snapshot`   producer state just before offset 42; derived
 `partition.state`               recovery point, log start, catalogue of sealed segments
 `partition.point`               where the recovery point was moved since; the state is true without it
+`partition.owner`               for which partition of which cluster the directory was made
 `*.cut`                         bytes that were cut or truncated from a segment; never read, never deleted
 `*.bad`                         a derived or state file that could not be used; never read, never deleted
 `*.tmp`                         an unfinished replacement; removed at open
@@ -25,6 +26,7 @@ from ringlog.model import TopicPartition
 
 STATE_NAME = "partition.state"
 POINT_NAME = "partition.point"
+OWNER_NAME = "partition.owner"
 LOG, INDEX, TIME_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".snapshot"
 
 _OFFSET_NAME = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot)")

@@ -42,6 +42,7 @@ from ringlog.log.producers import ProducerTable, Repeat
 from ringlog.log.recent_tail import LogTail
 from ringlog.log.segment import ActiveSegment, Segment
 from ringlog.log.settings import LogSettings
+from ringlog.log.space import reserve
 from ringlog.model import Durability, TopicPartition
 from ringlog.records.scan import stamp
 
@@ -142,8 +143,8 @@ class PartitionLog:
 
     def segment_of(self, offset: int) -> Segment:
         """The segment that holds an offset, or that would if it were not compacted away."""
-        at = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset) - 1
-        return self.segments[max(at, 0)]
+        at = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
+        return self.segments[max(at - 1, 0)]
 
     # -- appending -----------------------------------------------------------------------------------------
 
@@ -184,11 +185,8 @@ class PartitionLog:
                 )
             if batch.record_count < 1:
                 raise InvalidRequest(f"{self.name}: a batch without records cannot be appended")
-        if nbytes > self.settings.append_bytes_max:
-            most = self.settings.append_bytes_max
-            raise BatchTooLarge(
-                f"{self.name}: {nbytes} bytes of batches in one append; at most {most} are taken"
-            )
+        if nbytes > (most := self.settings.append_bytes_max):
+            raise BatchTooLarge(f"{self.name}: {nbytes} bytes in one append; at most {most} are taken")
         if self.pending_bytes + nbytes > PENDING_BYTES_PER_PARTITION_MAX:
             raise PartitionBusy(
                 f"{self.name}: {self.pending_bytes} bytes wait for the disk. Retry after a pause"
@@ -396,14 +394,15 @@ class PartitionLog:
             if result == -errno.EOPNOTSUPP:
                 # Such a file system grows files at write time: slower, as durable.
                 segment.allocated = max(self.settings.segment_bytes * 2, position + length)
-            elif result < 0:
-                self.fence(disk_error(self.name, "reserve space", -result))
+            elif result != reservation.expected:  # less of the zeros, where space ends
+                self.fence(disk_error(self.name, "reserve space", -result if result < 0 else errno.ENOSPC))
             else:
                 segment.allocated = max(segment.allocated, position + length)
             self.context.mark_ready(self)
 
-        token = self.context.disk.preallocate(file, position, length)
-        self.context.dispatcher.when_done(token, done)
+        end, fill = segment.written_position, self.settings.flush.on_ack
+        reservation = reserve(self.context.disk, file, position, length, content_end=end, fill=fill)
+        self.context.dispatcher.when_done(reservation.token, done)
 
     def _next_file(self, old: ActiveSegment) -> Job[None]:
         """All of a segment is written: flush it if that is still to do, then open the next one's file."""
@@ -435,8 +434,8 @@ class PartitionLog:
 
     def _fill_first_head(self, file: File, extent: Extent) -> Job[None]:
         """The first append after an open continues a block that only the file has."""
-        head = extent.position - extent.block_start
-        old = yield from read_block_head(self.context.disk, file, extent.block_start, head)
+        start, length = extent.block_start, extent.position - extent.block_start
+        old = yield from read_block_head(self.context.disk, file, start, length)
         if self.status is LogStatus.OPEN:  # else the extent was dropped meanwhile
             extent.fill_head(old)
 

@@ -125,6 +125,8 @@ class Recovery:
                 state = yield from self._move_state(state)
             segments = yield from self._open_unclean(state, sizes)
             start = max(state.log_start_offset if state else 0, segments[0].base_offset)
+            # A start among records that were not flushed yet is lost with them.
+            start = min(start, segments[-1].next_offset)
         generation = state.generation if state is not None else 0
         return Recovered(
             segments, start, self._epochs, self._producers, generation, self._reach_bytes, self._report

@@ -20,6 +20,7 @@ from ringlog.log.flush_schedule import FlushSchedule
 from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.jobs import Dispatcher, run_now
 from ringlog.log.names import partition_dir
+from ringlog.log.owner import Owner, claim_dir
 from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.reading import Reader, Slices, TimedOffset
 from ringlog.log.recent_tail import ShardTail
@@ -77,12 +78,20 @@ class LogStore:
     # -- opening and closing ---------------------------------------------------------------------------------
 
     def open(
-        self, name: TopicPartition, settings: LogSettings = DEFAULT_SETTINGS, *, now_ms: int
+        self,
+        name: TopicPartition,
+        settings: LogSettings = DEFAULT_SETTINGS,
+        *,
+        now_ms: int,
+        owner: Owner | None = None,
     ) -> PartitionLog:
-        """Open a partition, or make it; recovers it first when it was not closed cleanly."""
+        """Open a partition, or make it; recovers it first when it was not closed cleanly. With an `owner`, what another
+        partition of that name has left is not taken for its own."""
         check(name not in self.logs, "a partition is opened once")
         path = partition_dir(self.root, name)
         self._removals.finish(name, path)
+        if owner is not None:
+            run_now(self.disk, claim_dir(self.disk, path, owner))
         was_open = name in self._settings
         self._settings[name] = settings
         if not self.disk.exists(path):

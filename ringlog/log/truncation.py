@@ -34,6 +34,8 @@ def truncate_files(
     segment = log.segment_of(offset)
     kept = yield from _kept_part(log, segment, offset, scratch)
     mark = yield from _mark_at(log, kept, now_ms, scratch)
+    # Batches go as a whole, also one that the log started in the middle of.
+    log.log_start_offset = min(log.log_start_offset, kept.next_offset)
     # Index files are left alone: until the new state stands, the old one vouches for what is in them.
     yield from housekeeper.save_mark(mark, with_indexes=False)
     _remove_snapshots_above(log, kept.next_offset)

@@ -83,6 +83,16 @@ class Peers:
     def __len__(self) -> int:
         return len(self.by_session)
 
+    def knows(self, routing_id: bytes) -> bool:
+        """Whether this client was here before."""
+        return routing_id in self._by_routing_id
+
+    def left(self, routing_id: bytes) -> None:
+        """The connection of a client is gone, and with it the client: a new connection has a new routing id."""
+        peer = self._by_routing_id.get(routing_id)
+        if peer is not None:
+            self.drop(peer)
+
     def seen(self, routing_id: bytes, now_ms: int) -> Peer:
         """The client with this routing id, new or known."""
         peer = self._by_routing_id.get(routing_id)

@@ -15,7 +15,8 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from ringlog.errors import NodeFailed, RingClosed, RingCorrupt, RingStale
-from ringlog.limits import FRAME_BYTES_MAX, KIB
+from ringlog.limits import FRAME_BYTES_MAX, KIB, MIB
+from ringlog.net.connections import Connections, cut
 from ringlog.net.service import NetService
 from ringlog.ring.board import Board, Links, ProcessState
 from ringlog.ring.link import LinkEnd
@@ -28,6 +29,8 @@ ZERO_COPY_BYTES = 64 * KIB
 IDLE_WAIT_MS = 500
 SHOW_US = 250_000
 EXPIRE_US = 10_000_000
+QUIET_BYTES = 32 * MIB
+"""While a network process has grown by less than this, nobody can be flooding it, and nobody is looked at."""
 DRAIN_S = 5.0
 """How long a stop waits for requests that are under way."""
 
@@ -55,7 +58,7 @@ class RouterSocket:
         self.monitor = socket.get_monitor_socket(
             zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_ACCEPT_FAILED
         )
-        self.connections = 0
+        self.connections = Connections()
         self._connections_max = connections_max
         self._endpoints: list[str] = []
         self._listening = True
@@ -89,23 +92,35 @@ class RouterSocket:
             raise
         return True
 
-    def count_connections(self) -> None:
-        """Read the monitor. At the bound, stop listening until somebody leaves: without descriptors libzmq spins."""
+    def follow_connections(self) -> list[bytes]:
+        """Read the monitor; the clients that have left. At the bound, stop listening until somebody leaves: without
+        descriptors libzmq spins."""
+        left: list[bytes] = []
         while self.monitor.poll(0):
-            event = recv_monitor_message(self.monitor)["event"]
-            if event == zmq.EVENT_ACCEPTED:
-                self.connections += 1
-            elif event == zmq.EVENT_DISCONNECTED:
-                self.connections = max(0, self.connections - 1)
-        if self._listening and self.connections >= self._connections_max:
-            _log.warning("%d connections: no more are accepted until some are closed", self.connections)
+            event = recv_monitor_message(self.monitor)
+            if event["event"] == zmq.EVENT_ACCEPTED:
+                self.connections.accepted(event["value"])
+            elif event["event"] == zmq.EVENT_DISCONNECTED:
+                client = self.connections.ended(event["value"])
+                if client is not None:
+                    left.append(client)
+        count = len(self.connections)
+        if self._listening and count >= self._connections_max:
+            _log.warning("%d connections: no more are accepted until some are closed", count)
             self._listening = False
             for endpoint in self._endpoints:
                 self.socket.unbind(endpoint)
-        elif not self._listening and self.connections < self._connections_max * 0.95:
+        elif not self._listening and count < self._connections_max * 0.95:
             self._listening = True
             for endpoint in self._endpoints:
                 self.socket.bind(endpoint)
+        return left
+
+    def cut_floods(self) -> None:
+        """End the connections that fill memory with messages which never become whole."""
+        for fd in self.connections.floods():
+            _log.warning("a connection is cut: it sent more than any client may without finishing a message")
+            cut(fd)
 
     def close(self) -> None:
         self.socket.disable_monitor()
@@ -139,6 +154,7 @@ class RouterAgent:
         self._poller.register(self._socket.monitor, zmq.POLLIN)
         self._poller.register(links.bell.fd, zmq.POLLIN)
         self._clock = LoopClock(stats)
+        self._quiet_bytes = _private_bytes()
         self._shown_us = 0
         self._expired_us = 0
 
@@ -174,23 +190,35 @@ class RouterAgent:
             self._clock.rest(time.monotonic_ns() // 1000)
             for source, _ in self._poller.poll(wait_ms):
                 if source is self._socket.monitor:
-                    self._socket.count_connections()
+                    self._follow_connections()
         self._links.end_wait()
 
     def _receive(self) -> bool:
-        socket, take = self._socket.socket, self.service.take
+        socket, connections = self._socket.socket, self._socket.connections
+        take, knows = self.service.take, self.service.peers.knows
         for count in range(RECEIVE_MESSAGES_MAX):
             try:
                 routing_id = socket.recv(zmq.NOBLOCK)
             except zmq.Again:
                 return count > 0
             frame = socket.recv(copy=False)
+            if not knows(routing_id):
+                # What happened to descriptors before this message must be known before it is said whose this one is.
+                self._follow_connections()
+                connections.met(_descriptor(frame), routing_id)
+            connections.took(routing_id, len(frame))
             extra = frame.more
             while extra:
-                extra = socket.recv(copy=False).more
+                part = socket.recv(copy=False)
+                connections.took(routing_id, len(part))
+                extra = part.more
             # A message of several frames is not ours: what came first is judged alone, and will be refused or not.
             take(routing_id, frame.buffer)
         return True
+
+    def _follow_connections(self) -> None:
+        for routing_id in self._socket.follow_connections():
+            self.service.peers.left(routing_id)
 
     def _take_replies(self) -> bool:
         busy = False
@@ -220,9 +248,11 @@ class RouterAgent:
         if now_us - self._shown_us < SHOW_US:
             return
         self._shown_us = now_us
-        self._socket.count_connections()  # also when there is always something else to do
+        self._follow_connections()  # also when there is always something else to do
+        if _private_bytes() - self._quiet_bytes > QUIET_BYTES:
+            self._socket.cut_floods()
         counts, peers = self._stats.counts, self.service.peers
-        counts["connections"] = self._socket.connections
+        counts["connections"] = len(self._socket.connections)
         counts["sessions"] = len(peers)
         counts["pending_requests"] = peers.pending_count
         counts["pending_bytes"] = peers.in_flight_bytes
@@ -230,6 +260,21 @@ class RouterAgent:
         if now_us - self._expired_us >= EXPIRE_US:
             self._expired_us = now_us
             peers.expire(now_us // 1000)
+
+
+def _descriptor(frame: zmq.Frame) -> int:
+    """The connection that a message came through; -1 when its peer speaks a dialect without that."""
+    try:
+        return int(frame.get(zmq.SRCFD))
+    except zmq.ZMQError:
+        return -1
+
+
+def _private_bytes() -> int:
+    """Resident memory of this process that it shares with nobody."""
+    with open("/proc/self/statm", "rb") as file:
+        fields = file.read().split()
+    return (int(fields[1]) - int(fields[2])) * resource.getpagesize()
 
 
 def raise_descriptor_limit() -> int:

@@ -22,7 +22,7 @@ from ringlog.errors import (
     StaleMetadata,
     UnsupportedVersion,
 )
-from ringlog.limits import FRAME_BYTES_MAX, MIB
+from ringlog.limits import FRAME_BYTES_MAX, MIB, TOPIC_NAME_CHARS_MAX
 from ringlog.net.framing import (
     CONTROLLER_APIS,
     HEADER_BYTES,
@@ -212,12 +212,17 @@ class NetService:
         self.peers.admit(peer, header.correlation, pending)
         creation = _TopicsToCreate(peer.session, header, request)
         for name in dict.fromkeys(names):
+            if len(name) > TOPIC_NAME_CHARS_MAX:  # it might not even fit the ring
+                creation.failures[name] = error_reply(InvalidRequest("the name of the topic is too long"))
+                continue
             number, self._next_internal = self._next_internal, self._next_internal + 1
             creation.waiting[number] = name
             self._creating[number] = creation
             body = encode_body(CreateTopicRequest(name))
             # Session 0: the answer comes back to us.
             end.send(pack_header(Api.CREATE_TOPIC, correlation=number, body_bytes=len(body)) + body)
+        if not creation.waiting:
+            self._reply_created(creation)
 
     def _reply_metadata(
         self, peer: Peer, header: Header, request: MetadataRequest, failures: dict[str, ErrorReply]
@@ -254,8 +259,10 @@ class NetService:
             error = decode_body(body, ErrorReply)
             if error.code != "TOPIC_EXISTS":
                 creation.failures[name] = error
-        if creation.waiting:
-            return
+        if not creation.waiting:
+            self._reply_created(creation)
+
+    def _reply_created(self, creation: _TopicsToCreate) -> None:
         peer = self.peers.by_session.get(creation.session)
         if peer is None or self.peers.settle(peer, creation.header.correlation) is None:
             return
@@ -300,6 +307,12 @@ class NetService:
         peer = self.peers.by_session.get(session)
         came_us = self.peers.settle(peer, correlation) if peer is not None else None
         if peer is None or came_us is None:
+            return
+        if peer.deaf:
+            # It asked for all this at once, and reads nothing of it: more would only wait in memory.
+            self._stats.counts["refused"] += 1
+            error = Overloaded("replies to earlier requests were not received yet. Receive them, then retry")
+            self._answer_error(peer, api_key, correlation, error)
             return
         self._send_to(peer, message)
         if api_key in (Api.PRODUCE, Api.FETCH):
@@ -365,6 +378,8 @@ class NetService:
 
     def _refuse_frame(self, peer: Peer, frame: memoryview, error: RinglogError) -> None:
         """The header cannot be trusted: answer with what stands where api and correlation would."""
+        if peer.deaf:
+            return
         whole = len(frame) >= HEADER_BYTES
         api_key = frame[1] if whole else 0
         correlation = int.from_bytes(frame[8:16], "little") if whole else 0

@@ -15,6 +15,7 @@ from ringlog.controller.image import MetadataImage
 from ringlog.controller.topic_config import with_defaults
 from ringlog.errors import PartitionBusy, RinglogError, StaleMetadata
 from ringlog.log.events import disk_error
+from ringlog.log.owner import Owner
 from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.settings import FlushPolicy, LogSettings
 from ringlog.log.store import LogStore
@@ -72,6 +73,7 @@ class Hosting:
         self.by_name: dict[TopicPartition, HostedPartition] = {}
         self._stats = stats
         self._on_gone = on_gone
+        self._cluster_id = ""
         self._to_open: deque[int] = deque()
         self._opening: set[int] = set()
         self._names: dict[int, TopicPartition] = {}
@@ -99,8 +101,11 @@ class Hosting:
         wanted = {
             found.partition: found for found in self.image.partitions.values() if found.shard == self.shard
         }
+        # Another cluster's metadata says nothing about what this one's partitions hold: only ours deletes.
+        ours = self._cluster_id in ("", self.image.cluster_id)
+        self._cluster_id = self.image.cluster_id
         for partition in [known for known in self._names if known not in wanted]:
-            self._drop(partition, deleted=partition not in self.image.partitions)
+            self._drop(partition, deleted=ours and partition not in self.image.partitions)
         for partition, found in wanted.items():
             config = self.image.topics_by_id[found.topic_id].config
             if partition not in self._names:
@@ -149,7 +154,8 @@ class Hosting:
             if name in self.store.logs and self.store.logs[name].status is not LogStatus.OPEN:
                 log = self.store.reopen(name, now_ms=now_ms)
             else:
-                log = self.store.open(name, settings, now_ms=now_ms)
+                owner = Owner(self.image.cluster_id, partition)
+                log = self.store.open(name, settings, now_ms=now_ms, owner=owner)
         except (RinglogError, OSError) as error:
             _log.error("%s cannot be opened: %s", name, disk_error(name, "open", error))
             self._retry_at_ms[partition] = now_ms + REOPEN_MS

@@ -15,18 +15,21 @@ using namespace ringlog;
 namespace {
 
 template <class Source>
-void encode(const Source& source) {
-    const Measured measured = measure_records(source);
+void encode(const Source& source, int64_t bytes_target = kUnfoldedBytesMax) {
+    const Measured measured = measure_records(source, bytes_target);
     if (measured.error != EncodeError::kNone) return;
+    REQUIRE(measured.count > 0);
+    REQUIRE(measured.count == 1 || measured.records_bytes <= bytes_target);
+    REQUIRE(measured.count == source.count() || bytes_target < kUnfoldedBytesMax);
     std::vector<uint8_t> batch(at::kRecords + static_cast<size_t>(measured.records_bytes));
     REQUIRE(write_records(source, measured, batch.data() + at::kRecords) == EncodeError::kNone);
     BatchRow row{};
-    row.last_offset = source.count() - 1;
+    row.last_offset = measured.count - 1;
     row.base_timestamp = measured.base_timestamp;
     row.max_timestamp = measured.max_timestamp;
     row.producer_id = row.producer_epoch = -1;
     row.base_sequence = -1;
-    row.record_count = source.count();
+    row.record_count = measured.count;
     row.length = static_cast<int32_t>(batch.size());
     write_header(batch.data(), row);
     seal_batch(batch.data(), batch.size());
@@ -35,7 +38,7 @@ void encode(const Source& source) {
     rules.expected_offset = 0;
     BatchCursor cursor({batch.data(), batch.size()}, rules);
     REQUIRE(cursor.next(row));
-    REQUIRE(row.record_count == source.count());
+    REQUIRE(row.record_count == measured.count);
     REQUIRE(!cursor.next(row) && !cursor.fault());
 }
 
@@ -67,8 +70,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     column.data_bytes = static_cast<int64_t>(bytes.size());
     const TimestampColumn times{timestamps.data(), 0};
     const auto count = static_cast<int32_t>(records);
-    encode(ColumnSource{NullColumn{}, NarrowColumn(column), NoHeaders{}, times, 0, count});
-    encode(ColumnSource{NarrowColumn(column), NarrowColumn(column), NoHeaders{}, times, 0, count});
+    encode(ColumnSource{NullColumn{}, NarrowColumn(column), NoHeaders{}, times, RowRange{0}, count});
+    encode(ColumnSource{NarrowColumn(column), NarrowColumn(column), NoHeaders{}, times, RowRange{0}, count});
     ByteColumn nullable = column;
     nullable.validity = bitmap.data();
     ByteColumn large = nullable;
@@ -83,6 +86,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     headers.keys.kind = ByteColumn::Kind::kFixed;
     headers.keys.width = 1;
     headers.keys.data = letters.data();
-    encode(ColumnSource{nullable, large, headers, TimestampColumn{}, 0, count});
+    encode(ColumnSource{nullable, large, headers, TimestampColumn{}, RowRange{0}, count});
+    // Any rows of the columns, in any order, and only as many as fit.
+    std::vector<int64_t> rows(records);
+    for (size_t i = 0; i < records; ++i) rows[i] = data[fixed - 1 - i] % count;
+    const ColumnSource chosen{nullable, large, headers, times, RowList{rows.data()}, count};
+    encode(chosen);
+    encode(chosen, data[1]);
     return 0;
 }

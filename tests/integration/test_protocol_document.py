@@ -1,4 +1,4 @@
-"""docs/PROTOCOL.md is enough to write a client from: one that knows nothing else speaks with a real node."""
+"""What docs/PROTOCOL.md says is what a real node does, as seen by a client that shares no code with ringlog."""
 
 from __future__ import annotations
 
@@ -39,6 +39,12 @@ def number_of(code: str) -> int:
     """An error's number, from the document."""
     text = (DOCS / "PROTOCOL.md").read_text(encoding="utf-8")
     return next(int(row[0]) for row in tables(text, "Errors")[1] if row[1] == code)
+
+
+def bound(name: str) -> int:
+    """A bound, from the document."""
+    text = (DOCS / "PROTOCOL.md").read_text(encoding="utf-8")
+    return next(int(row[1]) for row in tables(text, "Bounds")[0] if row[0] == name)
 
 
 def test_the_client_uses_nothing_of_ringlog():
@@ -169,7 +175,7 @@ def test_metadata_says_where_everything_is(client, node):
     cluster, node_id, version, endpoints, host, frame_max, topics = client.ask(
         wire.METADATA, [["wide", "no-such"]]
     )
-    assert cluster and node_id == 1 and version > 0 and frame_max == 8 * 1024 * 1024
+    assert cluster and node_id == 1 and version > 0 and frame_max == bound("FRAME_BYTES_MAX")
     assert endpoints == node.info.endpoints
     assert host.count(":") == 2
     wide, missing = topics

@@ -354,12 +354,19 @@ class FakeDisk:
             raise PowerLoss(f"at step {self.steps}")
 
     def _note(
-        self, kind: str, path: str, position: int = 0, length: int = 0, *, queued: bool
+        self,
+        kind: str,
+        path: str,
+        position: int = 0,
+        length: int = 0,
+        *,
+        queued: bool,
+        durable: bool = False,
     ) -> tuple[Call, int | None]:
         """Write the call down, and see what the plan has for it. Tokens start at 1."""
         self._step()
         number = len(self.calls)
-        call = Call(number, kind, path, position, length, token=number + 1 if queued else 0)
+        call = Call(number, kind, path, position, length, number + 1 if queued else 0, durable)
         verdict = self.faults.verdict(number, kind, self._kinds[kind])
         self._kinds[kind] += 1
         self.calls.append(call)
@@ -383,7 +390,7 @@ class FakeDisk:
         durable: bool = False,
     ) -> int:
         where = path if file is None else file.path
-        call, verdict = self._note(kind, where, position, length, queued=True)
+        call, verdict = self._note(kind, where, position, length, queued=True, durable=durable)
         self._queued[call.token] = _Pending(call, verdict, file, pieces, into=into, durable=durable)
         self._hold_by_rules(call)
         return call.token

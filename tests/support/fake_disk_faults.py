@@ -21,6 +21,7 @@ class Call(NamedTuple):
     position: int = 0
     length: int = 0
     token: int = 0
+    durable: bool = False
 
 
 class PowerLoss(BaseException):

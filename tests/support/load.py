@@ -39,6 +39,7 @@ class Producing(threading.Thread):
         rate: float,
         *,
         plain: bool = False,
+        value_bytes_max: int = 4096,
         **settings: Any,
     ) -> None:
         super().__init__(name=f"producing-{recorder.worker}", daemon=True)
@@ -49,6 +50,7 @@ class Producing(threading.Thread):
         """By partition: when the youngest acknowledged record was sent."""
         self._address, self._settings, self._plain = bootstrap, settings, plain
         self._recorder, self._topic, self._partitions, self._rate = recorder, topic, partitions, rate
+        self._value_bytes_max = value_bytes_max
         self._rng = random.Random(recorder.worker)
         self._number = 0
         self._pending: dict[int, deque[tuple[int, float, Any]]] = defaultdict(deque)
@@ -83,7 +85,9 @@ class Producing(threading.Thread):
         self._number += count
         self._recorder.sent(f"{self._topic}-{partition}", numbers)
         for number in numbers:
-            value = value_of(self._recorder.worker, number, filling(self._recorder.worker, number, 4096))
+            value = value_of(
+                self._recorder.worker, number, filling(self._recorder.worker, number, self._value_bytes_max)
+            )
             sent_at = time.monotonic()
             try:
                 future = producer.produce(self._topic, value, partition=partition)

@@ -1,4 +1,4 @@
-"""A client written from docs/PROTOCOL.md alone: ZeroMQ, struct, and nothing of ringlog. It proves the document.
+"""A client that shares no code with ringlog: ZeroMQ, struct, and what docs/PROTOCOL.md says. It tries the document out.
 
 Slow, small and synchronous on purpose. Where it needs a fact that the document does not give, the document is wrong.
 """

@@ -234,9 +234,8 @@ class Storm:
         if log is not None and log.status is LogStatus.OPEN:
             low = self.rng.choice([log.log_start_offset, log.log_start_offset, log.readable_offset])
             offset = self.rng.randint(low, log.readable_offset)
-            if offset <= self.models[name].flushed_offset:
-                self.store.move_start(name, offset)
-                self.models[name].start = offset
+            self.store.move_start(name, offset)
+            self.models[name].start = offset
 
     def _truncate(self, name: TopicPartition) -> None:
         log = self.store.logs.get(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ringlog.errors import RinglogError
+from ringlog.limits import MIB
 from ringlog.net.framing import Api
 from ringlog.net.messages import FetchPartition, FetchRequest, encode_body
 from tests.support.amounts import amount
@@ -43,6 +45,52 @@ def test_a_part_that_is_killed_comes_back_and_nothing_acknowledged_is_lost(
                 trial.node.wait_replaced(role, index, old_pid)
                 if role == "controller":
                     _create_topic(trial, f"made-after-{number}", killed_at + stretched(WRITABLE_WITHIN_S))
+        trial.judge(records_min=100)
+
+
+@pytest.mark.timeout(3600)
+def test_several_parts_that_are_killed_at_once_come_back_and_nothing_is_left_of_them(tmp_path: Path):
+    rng = random.Random("several")
+    parts = [("shard", 0), ("shard", 1), ("net", 0), ("controller", 0)]
+    with Trial(tmp_path, shards=SHARDS) as trial:
+        with trial.load(rate=3000) as load:
+            load.wait_warm()
+            held, descriptors = len(trial.node.watch.held_shared_memory()), _descriptors(trial.node.pid)
+            for _ in range(amount(short=3, full=200)):
+                time.sleep(rng.uniform(0.0, 0.3))
+                killed_at = time.monotonic()
+                for role, index in rng.sample(parts, rng.randint(2, 4)):
+                    trial.node.kill(role, index)
+                    time.sleep(rng.choice((0.0, 0.02, 0.1)))
+                load.wait_writable(killed_at, stretched(2 * WRITABLE_WITHIN_S))
+            # Rings of the dead are given back while the node runs on.
+            wait_for("no more than at the start", lambda: _held(trial) <= held, stretched(3))
+            assert _descriptors(trial.node.pid) <= descriptors
+        trial.judge(records_min=100)
+
+
+def _held(trial: Trial) -> int:
+    return len(trial.node.watch.held_shared_memory())
+
+
+def _descriptors(pid: int) -> int:
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+@pytest.mark.timeout(3600)
+def test_readers_of_old_records_get_the_right_ones_through_all_deaths(tmp_path: Path):
+    rng = random.Random("cold")
+    # Little memory and large records: most of what is read comes from the disk, and is lent to the network process.
+    with Trial(tmp_path, options=("--tail-bytes-per-shard", str(16 * MIB))) as trial:
+        with trial.load(rate=2000, consumers=0, name="before-", value_bytes_max=128 * 1024) as load:
+            load.wait_warm()
+            time.sleep(amount(short=2, full=10))
+        with trial.load(rate=100, consumers=3) as load:
+            load.wait_warm()
+            for _ in range(amount(short=4, full=200)):
+                time.sleep(rng.uniform(0.0, 0.15))
+                trial.node.kill(*rng.choice([("shard", 0), ("shard", 1), ("net", 0)]))
+            load.wait_writable(time.monotonic(), stretched(2 * WRITABLE_WITHIN_S))
         trial.judge(records_min=100)
 
 

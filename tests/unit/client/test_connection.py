@@ -17,6 +17,7 @@ from ringlog.errors import (
     ClientClosed,
     ControllerUnavailable,
     InvalidRequest,
+    InvariantBroken,
     NodeUnavailable,
     RequestTimeout,
     UnknownTopic,
@@ -230,3 +231,16 @@ def test_an_idle_client_costs_no_cpu(connection):
     connection.on_tick(lambda now_s: passes.append(now_s))
     time.sleep(0.5)
     assert len(passes) <= 3
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_bug_on_the_io_thread_is_told_to_everyone_who_comes_later(connection):
+    ask(connection)
+    connection.on_tick(lambda now_s: 1 // 0)
+    until_s = time.monotonic() + 5
+    while client_threads() and time.monotonic() < until_s:
+        time.sleep(0.01)
+    with pytest.raises(InvariantBroken, match="ZeroDivisionError"):
+        ask(connection)
+    with pytest.raises(InvariantBroken):
+        connection.wake()

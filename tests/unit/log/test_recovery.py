@@ -374,3 +374,36 @@ def test_a_closed_log_that_starts_at_its_end_is_good():
 def closed(world):
     world.close()
     return world.fake
+
+
+def test_a_truncation_below_the_start_within_a_batch_leaves_an_empty_log_that_takes_appends():
+    world = LogWorld()
+    for _ in range(3):
+        world.append(b"a", b"b", b"c", b"d", leader_epoch=1)
+        world.settle()
+    world.store.move_start(world.partition, 6)
+    world.store.truncate(world.partition, 7, now_ms=world.now_ms)
+    assert (world.log.log_start_offset, world.log.next_offset) == (4, 4)
+    world.append(b"e", leader_epoch=2)
+    world.settle()
+    after = world.reopened(world.fake.crash(random.Random(1)))
+    assert after.values() == [b"e"]
+
+
+def test_a_start_among_records_that_power_loss_took_is_taken_back_to_the_end():
+    world = LogWorld(settings=LogSettings(flush=FlushPolicy.parse("os")))
+    world.append(b"flushed")
+    world.settle()
+    world.store.checkpoint()
+    for number in range(5):
+        world.append(b"%d" % number)
+        world.run()
+    world.store.move_start(world.partition, world.log.readable_offset)
+    for _ in range(20):
+        world.run()
+    for seed in range(20):
+        after = world.reopened(world.fake.crash(random.Random(seed)))
+        assert after.log.log_start_offset <= after.log.next_offset
+        end = after.append(b"next", leader_epoch=1).base_offset
+        after.settle()
+        assert after.values(end) == [b"next"]

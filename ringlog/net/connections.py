@@ -1,0 +1,122 @@
+"""The TCP connections of a router: which client each belongs to, and which fill memory with unfinished messages.
+
+libzmq keeps the parts of a message until its last one has come, without any bound; a peer that never sends the last
+one could take all memory there is. So the bytes that the kernel has received for a connection are compared with
+those that have come out of the socket, and a connection with too many in between is cut. Sockets of ipc:// need no
+guard: only the owner of the data directory reaches them.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from ringlog.limits import UNFINISHED_BYTES_MAX
+
+_BYTES_RECEIVED_AT = 128  # tcpi_bytes_received in struct tcp_info, since Linux 4.1
+_SMALL_FRAME_BYTES = 255
+_DRIFT_BYTES = 4096
+"""Heartbeats are received and never come out: so much may be forgiven at each look."""
+
+
+def wire_bytes(nbytes: int) -> int:
+    """What a part of a message takes on the wire: its length is one byte or eight, after a byte of flags.
+
+    >>> wire_bytes(100), wire_bytes(1000)
+    (102, 1009)
+    """
+    return nbytes + (2 if nbytes <= _SMALL_FRAME_BYTES else 9)
+
+
+def received_bytes(fd: int) -> int | None:
+    """How much a TCP connection has received since it began; None for any other descriptor."""
+    try:
+        with _borrowed(fd) as found:
+            info = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    except OSError:
+        return None
+    if len(info) < _BYTES_RECEIVED_AT + 8:
+        return None
+    received: int = struct.unpack_from("<Q", info, _BYTES_RECEIVED_AT)[0]
+    return received
+
+
+def cut(fd: int) -> None:
+    """End a connection; the library finds it closed, and forgets it with all that it kept of it."""
+    try:
+        with _borrowed(fd) as found:
+            found.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        return  # its peer was faster
+
+
+@contextmanager
+def _borrowed(fd: int) -> Iterator[socket.socket]:
+    """A socket object around a descriptor that stays its owner's."""
+    if fd < 0:
+        raise OSError(errno.EBADF, "no descriptor")
+    found = socket.socket(fileno=fd)
+    try:
+        yield found
+    finally:
+        found.detach()
+
+
+class Connections:
+    """The connections that are open, by their descriptors.
+
+    >>> connections = Connections(received=lambda fd: 70 * 1024 * 1024)
+    >>> connections.accepted(7); connections.floods()
+    []
+    """
+
+    def __init__(self, received: Callable[[int], int | None] = received_bytes) -> None:
+        self._received = received
+        self._taken: dict[int, int] = {}
+        """Bytes that came out of each connection, or need not come out any more."""
+        self._clients: dict[int, bytes] = {}
+        self._descriptors: dict[bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    def accepted(self, fd: int) -> None:
+        """A connection began. What came before anybody looked is not held against it."""
+        self._taken[fd] = self._received(fd) or 0
+
+    def met(self, fd: int, client: bytes) -> None:
+        """The first message of a client came through this connection."""
+        if fd in self._taken:
+            self._clients[fd] = client
+            self._descriptors[client] = fd
+
+    def took(self, client: bytes, nbytes: int) -> None:
+        """A part of so many bytes came out of the socket."""
+        fd = self._descriptors.get(client)
+        if fd is not None:
+            self._taken[fd] += wire_bytes(nbytes)
+
+    def ended(self, fd: int) -> bytes | None:
+        """A connection is gone; the client that it belonged to, if it ever sent anything."""
+        self._taken.pop(fd, None)
+        client = self._clients.pop(fd, None)
+        if client is not None:
+            self._descriptors.pop(client, None)
+        return client
+
+    def floods(self) -> list[int]:
+        """Descriptors of connections with more unfinished bytes than any honest client has."""
+        found: list[int] = []
+        for fd, taken in self._taken.items():
+            received = self._received(fd)
+            if received is None:
+                continue
+            unfinished = received - taken
+            if unfinished > UNFINISHED_BYTES_MAX:
+                found.append(fd)
+            elif unfinished <= _DRIFT_BYTES:
+                self._taken[fd] = max(taken, received)
+        return found

@@ -1,0 +1,96 @@
+"""Connections: whose they are, and which of them are cut because their messages never end."""
+
+from __future__ import annotations
+
+import socket
+
+from ringlog.limits import UNFINISHED_BYTES_MAX
+from ringlog.net.connections import Connections, cut, received_bytes, wire_bytes
+
+
+class Kernel:
+    """What it has received for each descriptor."""
+
+    def __init__(self) -> None:
+        self.received: dict[int, int | None] = {}
+
+    def __call__(self, fd: int) -> int | None:
+        return self.received.get(fd, 0)
+
+
+def test_a_client_whose_messages_come_out_is_never_cut_however_much_it_sends():
+    kernel = Kernel()
+    connections = Connections(kernel)
+    connections.accepted(7)
+    connections.met(7, b"client")
+    for _ in range(100):
+        kernel.received[7] = (kernel.received.get(7) or 0) + wire_bytes(8 << 20)
+        connections.took(b"client", 8 << 20)
+        assert connections.floods() == []
+
+
+def test_a_connection_with_unfinished_messages_is_found_at_the_bound():
+    kernel = Kernel()
+    connections = Connections(kernel)
+    connections.accepted(7)
+    connections.accepted(8)
+    kernel.received = {7: UNFINISHED_BYTES_MAX, 8: 100}
+    assert connections.floods() == []
+    kernel.received[7] = UNFINISHED_BYTES_MAX + 1
+    assert connections.floods() == [7]
+
+
+def test_what_was_received_before_a_connection_was_noticed_is_not_held_against_it():
+    kernel = Kernel()
+    connections = Connections(kernel)
+    kernel.received[7] = 2 * UNFINISHED_BYTES_MAX
+    connections.accepted(7)
+    assert connections.floods() == []
+
+
+def test_heartbeats_of_months_do_not_add_up():
+    kernel = Kernel()
+    connections = Connections(kernel)
+    connections.accepted(7)
+    for look in range(1, 50_000):
+        kernel.received[7] = look * 3000
+        assert connections.floods() == []
+
+
+def test_a_descriptor_that_is_used_again_is_another_client():
+    connections = Connections(Kernel())
+    connections.accepted(7)
+    connections.met(7, b"first")
+    assert connections.ended(7) == b"first"
+    connections.accepted(7)
+    connections.took(b"first", 100)
+    assert connections.ended(7) is None
+    assert len(connections) == 0
+
+
+def test_sockets_that_are_not_tcp_are_left_alone():
+    kernel = Kernel()
+    kernel.received[7] = None
+    connections = Connections(kernel)
+    connections.accepted(7)
+    assert connections.floods() == []
+    one, other = socket.socketpair()
+    with one, other:
+        assert received_bytes(one.fileno()) is None
+    assert received_bytes(-1) is None
+
+
+def test_the_kernel_tells_what_a_connection_received_and_a_cut_ends_it():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+    ):
+        accepted, _ = server.accept()
+        with accepted:
+            client.sendall(bytes(12_345))
+            while len(accepted.recv(1 << 16, socket.MSG_PEEK)) < 12_345:
+                continue
+            assert received_bytes(accepted.fileno()) == 12_345
+            cut(accepted.fileno())
+            assert client.recv(1) == b""
+    cut(accepted.fileno())

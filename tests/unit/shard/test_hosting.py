@@ -1,0 +1,168 @@
+"""Hosting: a shard opens, reconfigures, reopens and removes what the metadata says, and nothing else."""
+
+from __future__ import annotations
+
+import errno
+
+from ringlog.controller.records import Partition, Topic, TopicRemoved
+from ringlog.net.framing import Api
+from ringlog.net.messages import (
+    EARLIEST,
+    LATEST,
+    DescribePartitionsReply,
+    DescribePartitionsRequest,
+    ListOffsetsReply,
+    ListOffsetsRequest,
+    OffsetQuery,
+    decode_body,
+)
+from ringlog.net.wire_errors import NUMBERS
+from tests.support.fake_disk import FakeDisk
+from tests.support.fake_disk_faults import Faults
+from tests.support.shard_world import ShardWorld
+
+
+def test_only_partitions_of_this_shard_are_opened():
+    world = ShardWorld()
+    world.delta(Topic(1, "events", {}), Partition(1, 1, 0, 0), Partition(2, 1, 1, 5))
+    world.core.hosting.work(world.now_ms)
+    assert list(world.core.hosting.hosted) == [1]
+
+
+def test_until_it_is_open_a_partition_is_refused_retriably():
+    world = ShardWorld()
+    world.delta(Topic(1, "events", {}), Partition(1, 1, 0, 0))
+    world.produce(b"a")
+    (reply,) = world.net.take()
+    assert (reply.error.code, reply.error.retriable) == ("PARTITION_BUSY", True)
+
+
+def test_a_shard_is_settled_when_all_its_partitions_are_open():
+    world = ShardWorld()
+    world.delta(Topic(1, "events", {}), Partition(1, 1, 0, 0))
+    assert not world.core.hosting.settled
+    world.core.hosting.work(world.now_ms)
+    assert world.core.hosting.settled
+
+
+def test_a_deleted_topic_is_gone_from_the_disk():
+    world = ShardWorld()
+    world.create(1)
+    world.fill(b"a")
+    world.delta(TopicRemoved(1))
+    world.settle()
+    assert world.disk.list_dirs("/data") == []
+
+
+def test_what_waits_when_its_topic_is_deleted_is_refused_retriably():
+    world = ShardWorld()
+    world.create(1)
+    world.disk.hold_all()
+    world.produce(b"a")
+    world.delta(TopicRemoved(1))
+    (reply,) = world.net.take()
+    assert (reply.error.code, reply.error.retriable) == ("STALE_METADATA", True)
+
+
+def test_a_topic_made_anew_under_its_old_name_begins_empty():
+    world = ShardWorld()
+    world.create(1)
+    world.fill(b"old")
+    world.delta(TopicRemoved(1))
+    world.create(2, topic_id=2)
+    world.fill(b"new", partition=2)
+    assert (world.log(2).log_start_offset, world.log(2).readable_offset) == (0, 1)
+
+
+def test_a_partition_deleted_before_it_was_opened_is_never_opened():
+    world = ShardWorld()
+    world.delta(Topic(1, "events", {}), Partition(1, 1, 0, 0))
+    world.delta(TopicRemoved(1))
+    world.core.hosting.work(world.now_ms)
+    world.settle()
+    assert (world.core.hosting.hosted, world.disk.list_dirs("/data")) == ({}, [])
+
+
+def test_other_settings_reach_an_open_log():
+    world = ShardWorld()
+    world.create(1)
+    world.configure(flush="os")
+    assert world.log().settings.flush.on_ack is False
+
+
+def test_settings_that_changed_while_a_log_was_fenced_hold_when_it_is_open_again():
+    faults = Faults()
+    world = ShardWorld(disk=FakeDisk(seed=1, faults=faults))
+    world.create(1)
+    for number in range(400):
+        faults.fail("write", nth=world.disk._kinds["write"] + number)
+    world.produce(b"a")
+    world.settle()
+    assert 1 not in world.core.hosting.hosted
+    faults._by_kind.clear()
+    world.configure(flush="os")
+    world.at(1000)
+    world.core.hosting.work(world.now_ms)
+    assert world.log().settings.flush.on_ack is False
+
+
+def test_a_partition_that_cannot_be_opened_is_tried_again():
+    faults = Faults()
+    world = ShardWorld(disk=FakeDisk(seed=1, faults=faults))
+    faults.fail("flush_dir", nth=world.disk._kinds["flush_dir"], errno=errno.EIO)
+    world.create(1)
+    assert (world.core.hosting.hosted, world.core.hosting.settled) == ({}, True)
+    due_ms = world.core.hosting.next_retry_ms
+    assert due_ms is not None
+    world.at(due_ms - world.now_ms)
+    world.core.hosting.work(world.now_ms)
+    assert list(world.core.hosting.hosted) == [1]
+
+
+def test_a_full_delta_removes_nothing_that_it_still_has():
+    world = ShardWorld()
+    world.create(1)
+    world.fill(b"a")
+    log = world.log()
+    world.delta(Topic(1, "events", {}), Partition(1, 1, 0, 0), full=True)
+    assert world.log() is log
+
+
+def offsets(world: ShardWorld, *queries: tuple[int, int]) -> list[tuple[int, int, int]]:
+    world.send(Api.LIST_OFFSETS, ListOffsetsRequest([OffsetQuery(*query) for query in queries]))
+    world.settle()
+    (reply,) = world.net.take()
+    found = decode_body(reply.body, ListOffsetsReply).found
+    return [(row.partition, row.error, row.offset) for row in found]
+
+
+def test_offsets_are_answered_in_the_order_of_the_questions():
+    world = ShardWorld()
+    world.create(1, 2)
+    for at in (0, 1000, 1000):
+        world.at(at)
+        world.fill(b"x")
+    asked = ((1, LATEST), (2, LATEST), (1, EARLIEST), (1, world.now_ms - 1000), (1, world.now_ms + 1))
+    assert offsets(world, *asked) == [(1, 0, 3), (2, 0, 0), (1, 0, 0), (1, 0, 1), (1, 0, -1)]
+
+
+def test_offsets_of_a_partition_that_is_not_here_have_an_error_in_their_row():
+    world = ShardWorld()
+    world.create(1)
+    assert offsets(world, (9, LATEST), (1, LATEST)) == [(9, NUMBERS["STALE_METADATA"], -1), (1, 0, 0)]
+
+
+def test_no_questions_are_answered_at_once():
+    world = ShardWorld()
+    assert offsets(world) == []
+
+
+def test_a_description_tells_the_state_of_each_log():
+    world = ShardWorld()
+    world.create(1)
+    world.fill(b"a", b"b")
+    world.send(Api.DESCRIBE_PARTITIONS, DescribePartitionsRequest([1, 9]))
+    (reply,) = world.net.take()
+    here, away = decode_body(reply.body, DescribePartitionsReply).partitions
+    assert (here.readable_offset, here.next_offset, here.status, here.error) == (2, 2, "open", 0)
+    assert (away.error, away.status) == (NUMBERS["STALE_METADATA"], "closed")

@@ -1,0 +1,186 @@
+"""Appends through a shard: acknowledged when the disk says so, in order, once; refused with what helps."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringlog.errors import PartitionFenced, StaleMetadata
+from ringlog.model import Durability
+from ringlog.net.framing import Acks, Api
+from ringlog.records.encode import encode
+from tests.support.fake_disk import FakeDisk
+from tests.support.fake_disk_faults import Faults
+from tests.support.logs import batch_of
+from tests.support.shard_world import ShardWorld
+
+
+@pytest.fixture
+def world() -> ShardWorld:
+    world = ShardWorld()
+    world.create(1)
+    return world
+
+
+def test_nothing_is_acknowledged_before_the_disk_has_it(world):
+    world.disk.hold_all()
+    world.produce(b"a")
+    world.settle()
+    assert world.net.replies == []
+    world.disk.release_all()
+    world.settle()
+    assert [reply.produced.durability for reply in world.net.take()] == [Durability.FLUSHED]
+
+
+def test_acknowledgements_come_in_the_order_of_the_offsets(world):
+    asked = [world.produce(b"x" * 100) for _ in range(50)]
+    world.settle()
+    replies = world.net.take()
+    assert [reply.correlation for reply in replies] == asked
+    assert [reply.produced.base_offset for reply in replies] == list(range(50))
+
+
+def test_a_reply_goes_back_to_the_client_that_asked(world):
+    world.send(Api.PRODUCE, bytes(batch_of(b"a")), session=41, flags=Acks.LEADER)
+    world.send(Api.PRODUCE, bytes(batch_of(b"b")), session=42, flags=Acks.ALL, outlet=world.other_net)
+    world.settle()
+    assert [reply.session for reply in world.net.take()] == [41]
+    assert [reply.session for reply in world.other_net.take()] == [42]
+
+
+def test_a_repeat_is_answered_with_the_first_offset(world):
+    world.produce(b"a", producer=(5, 0, 0))
+    world.settle()
+    world.produce(b"a", producer=(5, 0, 0))
+    first, again = (reply.produced for reply in world.net.take())
+    assert (again.base_offset, again.repeated) == (first.base_offset, 1)
+    assert world.log().next_offset == 1
+
+
+def test_a_repeat_of_a_batch_in_flight_waits_for_it(world):
+    world.disk.hold_all()
+    world.produce(b"a", producer=(5, 0, 0))
+    world.produce(b"b", producer=(5, 0, 1))
+    world.run()
+    world.produce(b"a", producer=(5, 0, 0))
+    world.settle()
+    assert world.net.replies == []
+    world.disk.release_all()
+    world.settle()
+    produced = [reply.produced for reply in world.net.take()]
+    assert sorted((p.base_offset, p.repeated) for p in produced) == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_acks_0_is_never_answered(world):
+    world.produce(b"a", acks=Acks.NONE)
+    world.settle()
+    assert (world.net.replies, world.log().readable_offset) == ([], 1)
+
+
+def test_acks_0_is_not_answered_when_refused_either(world):
+    world.send(Api.PRODUCE, b"rubbish", flags=Acks.NONE)
+    world.produce(b"a", partition=99, acks=Acks.NONE)
+    assert world.net.replies == []
+
+
+@pytest.mark.parametrize("body", [b"", b"rubbish", b"\0" * 61], ids=["none", "short", "zeros"])
+def test_bytes_that_are_no_batch_are_refused_as_corrupt(world, body):
+    world.send(Api.PRODUCE, body, flags=Acks.ALL)
+    (reply,) = world.net.take()
+    assert (reply.error.code, reply.error.retriable) == ("CORRUPT_BATCH", False)
+
+
+def test_a_batch_with_a_flipped_bit_is_refused(world):
+    batch = batch_of(b"value")
+    batch[-2] ^= 1
+    world.send(Api.PRODUCE, bytes(batch), flags=Acks.ALL)
+    (reply,) = world.net.take()
+    assert reply.error.code == "CORRUPT_BATCH"
+
+
+def test_transactional_batches_are_refused(world):
+    batch = encode([b"a"], timestamps=0, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
+    world.send(Api.PRODUCE, bytes(batch), flags=Acks.ALL)
+    (reply,) = world.net.take()
+    assert reply.error.code == "INVALID_REQUEST"
+
+
+def test_an_unknown_partition_is_refused_so_that_the_client_asks_for_metadata(world):
+    world.produce(b"a", partition=99)
+    (reply,) = world.net.take()
+    assert (reply.error.code, reply.error.retriable) == (StaleMetadata.code, True)
+
+
+def test_an_unknown_api_is_refused(world):
+    world.send(77, b"")
+    (reply,) = world.net.take()
+    assert reply.error.code == "UNSUPPORTED_VERSION"
+
+
+def fenced_world() -> ShardWorld:
+    """A shard with a batch that is not acknowledged, on a log that a failed write has fenced."""
+    faults = Faults()
+    world = ShardWorld(disk=FakeDisk(seed=1, faults=faults))
+    world.create(1)
+    world.fill(b"before")
+    for number in range(400):
+        faults.fail("write", nth=world.disk._kinds["write"] + number)
+    world.produce(b"lost?")
+    world.settle()
+    faults._by_kind.clear()
+    return world
+
+
+def test_a_disk_error_refuses_retriably_all_that_waits():
+    world = fenced_world()
+    (reply,) = world.net.take()
+    assert (reply.error.code, reply.error.retriable) == (PartitionFenced.code, True)
+
+
+def test_while_a_fenced_partition_is_closed_its_requests_are_refused_retriably():
+    world = fenced_world()
+    world.net.take()
+    world.produce(b"b")
+    (reply,) = world.net.take()
+    assert (reply.error.code, reply.error.retriable) == ("PARTITION_BUSY", True)
+
+
+def test_a_fenced_partition_is_opened_anew_and_takes_appends_again():
+    world = fenced_world()
+    world.net.take()
+    world.at(1000)
+    world.core.hosting.work(world.now_ms)
+    offset = world.log().next_offset
+    world.produce(b"after")
+    world.settle()
+    (reply,) = world.net.take()
+    assert reply.produced.base_offset == offset >= 1
+
+
+def test_a_fence_is_counted():
+    assert fenced_world().stats.counts["fenced"] == 1
+
+
+def test_who_died_is_not_answered(world):
+    world.disk.hold_all()
+    world.produce(b"a")
+    world.produce(b"b", outlet=world.other_net)
+    world.core.forget(world.net)
+    world.disk.release_all()
+    world.settle()
+    assert (len(world.net.replies), len(world.other_net.replies)) == (0, 1)
+
+
+def test_what_came_in_is_counted_once_and_repeats_are_not(world):
+    for _ in range(2):
+        world.produce(b"a", b"b", producer=(5, 0, 0))
+    counts = world.stats.counts
+    assert (counts["records_in"], counts["batches_in"]) == (2, 1)
+
+
+def test_flush_os_is_acknowledged_as_written():
+    world = ShardWorld()
+    world.create(1, flush="os")
+    world.produce(b"a")
+    world.settle()
+    (reply,) = world.net.take()
+    assert reply.produced.durability == Durability.WRITTEN
