@@ -1,4 +1,4 @@
-"""How much memory a shard gets: what was asked for, less where there is little, a clear word where there is too little."""
+"""How much memory a shard gets: what was asked for, less where there is little, and a clear word below that."""
 
 from __future__ import annotations
 
