@@ -116,6 +116,10 @@ def write_and_read(bootstrap: str, value: bytes) -> None:
     assert found[0] == value
 
 
+def all_ready(node: RunningNode) -> bool:
+    return all(process.state == "ready" for process in control.status(node.data_dir, 0.01).processes)
+
+
 def test_each_kind_of_process_may_die_and_the_node_is_ready_again(start):
     node = start()
     node.wait_ready()
@@ -128,9 +132,7 @@ def test_each_kind_of_process_may_die_and_the_node_is_ready_again(start):
             return now.pid != pid and now.restarts == 1
 
         eventually(replaced, f"{process.role} is started anew")
-        eventually(
-            lambda: control.status(node.data_dir, 0.01).processes[number].state == "ready", "it is ready"
-        )
+        eventually(lambda: all_ready(node), f"{process.role} is ready again")
         write_and_read(node.bootstrap, f"after the death of {process.role}".encode())
     assert node.stop() == 0
 

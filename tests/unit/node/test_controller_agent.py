@@ -21,14 +21,11 @@ from ringlog.net.messages import (
 )
 from ringlog.node.controller_agent import ControllerAgent
 from ringlog.node.metadata_log import MetadataLog
-from ringlog.ring.board import Board, Links, ProcessState, Topology
-from ringlog.ring.doorbell import Doorbell
+from ringlog.ring.board import ProcessState, Topology
 from ringlog.ring.frame import frame_header
-from ringlog.ring.link import create_link
-from ringlog.ring.shm import SharedMemory
-from ringlog.ring.stats import Stats, StatsPage
 from ringlog.shard.commands import NodeApi, node_frame, pack_u64
 from tests.support.fake_disk import FakeDisk
+from tests.support.joined import JoinedProcesses
 from tests.support.logs import aligned_memory
 
 TOPOLOGY = Topology(nets=1, shards=1)
@@ -41,22 +38,14 @@ class World:
     def __init__(self, disk: FakeDisk) -> None:
         self.disk = disk
         disk.make_dir("/data")
-        self.board = Board(memoryview(bytearray(Board.bytes_needed(TOPOLOGY))), TOPOLOGY)
-        self.bells = [Doorbell.create() for _ in range(3)]
-        self.memories: list[SharedMemory] = []
-        for number, spec in enumerate(TOPOLOGY.links):
-            memory = create_link(
-                "unit", request_bytes=spec.request_bytes, reply_bytes=spec.reply_bytes, generation=number + 1
-            )
-            self.memories.append(memory)
-            self.board.publish_link(number, memory.name, number + 1)
-        self.board.bump()
-        self.links = [Links(process, self.board, self.bells) for process in range(3)]
+        self.joined = JoinedProcesses(TOPOLOGY)
+        self.board, self.bells = self.joined.board, self.joined.bells
+        self.links = [self.joined.links(process) for process in range(3)]
         for links in self.links[1:]:
             links.refresh()
         self.net, self.shard = self.links[NET].ends[CONTROLLER], self.links[SHARD].ends[CONTROLLER]
         self.store = LogStore(disk, "/data", memory=aligned_memory(64 << 20))
-        stats = Stats(StatsPage(memoryview(bytearray(StatsPage.bytes_needed(3))), 3), CONTROLLER)
+        stats = self.joined.stats(CONTROLLER)
         log = MetadataLog(self.store, now_ms=0)
         config = NodeConfig(data_dir="/data")
         self.agent = ControllerAgent(
@@ -66,14 +55,7 @@ class World:
         self.correlation = 0
 
     def close(self) -> None:
-        for links in self.links:
-            for end in links.ends.values():
-                end.close()
-        for memory in self.memories:
-            memory.unlink()
-            memory.close()
-        for bell in self.bells:
-            bell.close()
+        self.joined.close()
 
     def run(self, passes: int = 10) -> None:
         self.bells[CONTROLLER].ring()
