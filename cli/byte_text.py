@@ -5,12 +5,15 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections.abc import Sequence
 from typing import Any
 
 _NOT_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]|\Ab['\"]")
 """Control characters, which could steer a terminal; and text that looks like our own form for bytes."""
 
 _OUR_FORM = ("b'", 'b"')
+_ASCII_CONTROLS = bytes(code for code in (*range(32), 127) if code not in b"\t\n\r")
+_OTHER_CONTROLS = re.compile(rb"\xc2[\x80-\x9f]")
 
 
 def json_bytes(value: bytes | None) -> str | dict[str, str] | None:
@@ -64,3 +67,32 @@ def line_text(value: bytes | None) -> str:
     if text.isprintable() and not text.startswith(_OUR_FORM):
         return text  # nearly always, and many times faster than the search
     return repr(value) if _NOT_TEXT.search(text) else text
+
+
+def lines_text(values: Sequence[bytes | None]) -> str:
+    r"""Each value on a line, as `line_text` has it; text, which most values are, is not looked at one by one.
+
+    >>> lines_text([b"on", None, b"\xff"])
+    "on\n\nb'\\xff'\n"
+    """
+    if not values:
+        return ""
+    joined = b"\n".join([value or b"" for value in values])
+    is_plain = (
+        len(joined.translate(None, _ASCII_CONTROLS)) == len(joined)
+        and not _OTHER_CONTROLS.search(joined)
+        and not joined.startswith((b"b'", b'b"'))
+        and b"\nb'" not in joined
+        and b'\nb"' not in joined
+    )
+    if is_plain:
+        try:
+            # Whole only if every value is: no letter of UTF-8 reaches over a line break.
+            return joined.decode("utf-8") + "\n"
+        except UnicodeDecodeError:
+            return _each_line(values)
+    return _each_line(values)
+
+
+def _each_line(values: Sequence[bytes | None]) -> str:
+    return "".join([line_text(value) + "\n" for value in values])

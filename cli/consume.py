@@ -78,14 +78,14 @@ def consume(
       ringlog consume orders --json | ringlog produce copy --json
     """
     from cli.consume_run import ConsumePlan, consume_topic
-    from cli.record_format import compile_format, json_record
+    from cli.record_format import bulk_formatter
     from cli.start_point import StartKind, StartPoint
 
     assert isinstance(start, StartPoint)
     if as_json and text is not None:
         raise click.UsageError("--format and --json exclude each other.")
     try:
-        formatter = json_record if as_json else compile_format(text or "%v")
+        formatter = bulk_formatter(text, as_json=as_json)
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), param_hint="'--format'") from None
     if follow is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cli.clients import open_admin, open_consumer
 from cli.counted import counted
 from cli.output import GatheredOutput
+from cli.record_format import BulkFormatter
 from cli.start_point import StartKind, StartPoint
 from cli.topic_errors import naming_near_topics
 from ringlog.errors import InvalidRequest
@@ -34,7 +35,7 @@ class ConsumePlan:
     follow: bool
 
 
-def consume_topic(bootstrap: str, plan: ConsumePlan, formatter: Callable[[Any], str]) -> None:
+def consume_topic(bootstrap: str, plan: ConsumePlan, formatter: BulkFormatter) -> None:
     """Print records until the count, the end or Ctrl-C."""
     with (
         naming_near_topics(plan.topic, lambda: open_admin(bootstrap)),
@@ -89,7 +90,7 @@ def _print_all(
     plan: ConsumePlan,
     begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
-    formatter: Callable[[Any], str],
+    formatter: BulkFormatter,
     out: GatheredOutput,
 ) -> None:
     left = sys.maxsize if plan.count is None else plan.count
@@ -101,7 +102,7 @@ def _print_all(
         records = consumer.poll(timeout_ms=POLL_MS, max_records=min(left, RECORDS_PER_POLL))
         positions = {place: consumer.position(place) for place in unfinished}
         shown = _inside(records, positions, begins, None if plan.follow else ends)
-        out.write("".join(map(formatter, shown)))
+        out.write(formatter(shown))
         out.flush()
         left -= len(shown)
         if not plan.follow:

@@ -104,14 +104,9 @@ class Peers:
         return peer
 
     def note_received(self, peer: Peer, received_bytes: int) -> None:
-        """The client says how much of its replies has arrived: not more than was sent. Less than it said before means
-        that it begins anew, on another connection: what was on its way to the old one is lost."""
-        if received_bytes < peer.received_bytes:
-            for correlation in list(peer.pending):
-                self.settle(peer, correlation)
-            peer.held.clear()
-            peer.sent_bytes = peer.received_bytes = received_bytes
-        elif received_bytes <= peer.sent_bytes:
+        """The client says how much of its replies has arrived. It may only grow, and not beyond what was sent: a client
+        that could begin anew could have any amount on its way."""
+        if peer.received_bytes <= received_bytes <= peer.sent_bytes:
             peer.received_bytes = received_bytes
 
     def admit(self, peer: Peer, correlation: int, request: PendingRequest) -> None:

@@ -16,14 +16,24 @@ from ringlog.config import NodeConfig
 from ringlog.controller import commands
 from ringlog.controller.commands import Outcome
 from ringlog.controller.image import MetadataImage
-from ringlog.controller.records import Delta, Identity, MetadataRecord, deltas_of, encode_delta
+from ringlog.controller.records import (
+    Delta,
+    Identity,
+    MetadataRecord,
+    Partition,
+    TopicRemoved,
+    deltas_of,
+    encode_delta,
+)
 from ringlog.errors import (
+    PartitionBusy,
     RingClosed,
     RingCorrupt,
     RinglogError,
     RingStale,
     UnsupportedVersion,
 )
+from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
 from ringlog.net.messages import (
     AddPartitionsRequest,
@@ -85,6 +95,8 @@ class ControllerAgent:
         self._applied: dict[int, int] = {}
         """The version that each shard process serves."""
         self._waiting: list[_WaitingReply] = []
+        self._leaving: dict[str, int] = {}
+        """Names of deleted topics, with the version from which on they are gone."""
         self._started_ms = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
 
     def run(self) -> None:
@@ -153,9 +165,11 @@ class ControllerAgent:
                 return self._producer_ids.init_producer(image)
             case Api.CREATE_TOPIC:
                 request = decode_body(body, CreateTopicRequest)
-                return commands.create_topic(
+                outcome = commands.create_topic(
                     image, request, shards=shards, default_partitions=self._config.default_partitions
                 )
+                self._make_way(request.name, outcome.records)
+                return outcome
             case Api.DELETE_TOPIC:
                 return commands.delete_topic(image, decode_body(body, DeleteTopicRequest))
             case Api.ALTER_TOPIC:
@@ -163,6 +177,16 @@ class ControllerAgent:
             case Api.ADD_PARTITIONS:
                 return commands.add_partitions(image, decode_body(body, AddPartitionsRequest), shards=shards)
         raise UnsupportedVersion(f"api {api_key} is not known to this node")
+
+    def _make_way(self, name: str, records: list[MetadataRecord]) -> None:
+        """A topic of a name that was there before must find no directory of the old one: neither one that its shard
+        has not renamed yet, nor one that a shard left when it died."""
+        self._leaving = {gone: version for gone, version in self._leaving.items() if version > self._served()}
+        if name in self._leaving:
+            raise PartitionBusy(f"topic {name!r} is still being deleted. Retry after a pause")
+        for record in records:
+            if isinstance(record, Partition):
+                self._log.set_aside(TopicPartition(name, record.index))
 
     def _carry_out(self, asker: Asker, outcome: Outcome) -> None:
         if not outcome.records:
@@ -178,8 +202,10 @@ class ControllerAgent:
         self._append(outcome.records, flushed)
 
     def _append(self, records: list[MetadataRecord], flushed: Callable[[int], None]) -> None:
-        self._log.append(records, flushed, now_ms=self._now_ms())
+        version = self._log.append(records, flushed, now_ms=self._now_ms())
         for record in records:
+            if isinstance(record, TopicRemoved):
+                self._leaving[self._planned.topics_by_id[record.topic_id].name] = version
             self._planned.replay(record)
 
     def _publish(self, version: int, records: list[MetadataRecord]) -> None:
@@ -197,7 +223,7 @@ class ControllerAgent:
     def _reply_applied(self) -> None:
         if not self._waiting:
             return
-        served = min((self._applied.get(p, -1) for p in self._shard_processes if self._living(p)), default=0)
+        served = self._served()
         now_s = time.monotonic()
         still: list[_WaitingReply] = []
         for waiting in self._waiting:
@@ -206,6 +232,11 @@ class ControllerAgent:
             else:
                 still.append(waiting)
         self._waiting = still
+
+    def _served(self) -> int:
+        """The version that all living shards serve."""
+        versions = [self._applied.get(p, -1) for p in self._shard_processes if self._living(p)]
+        return min(versions, default=self._image.version)
 
     def _living(self, process: int) -> bool:
         return self._board.state(process) is ProcessState.READY

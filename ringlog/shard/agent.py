@@ -86,7 +86,7 @@ class ShardAgent:
         for due_ms in (self.core.fetches.next_deadline_ms, self.core.hosting.next_retry_ms):
             if due_ms is not None:
                 wait_s = min(wait_s, max(0.0, (due_ms - now_ms) / 1000))
-        if not self.core.hosting.settled:
+        if self.core.hosting.has_to_open:
             wait_s = 0.0
         self._clock.rest(time.monotonic_ns() // 1000)
         events = self._store.run(now_ms=now_ms, wait_s=wait_s)

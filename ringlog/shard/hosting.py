@@ -76,6 +76,8 @@ class Hosting:
         self._cluster_id = ""
         self._to_open: deque[int] = deque()
         self._opening: set[int] = set()
+        self._removing: set[int] = set()
+        """Deleted, and their directories are not renamed yet."""
         self._names: dict[int, TopicPartition] = {}
         """Of all partitions that are hosted, or will be."""
         self._configs: dict[int, dict[str, str]] = {}
@@ -84,8 +86,14 @@ class Hosting:
 
     @property
     def settled(self) -> bool:
-        """All partitions of the present metadata are open, or failed to open."""
-        return not self._to_open
+        """All partitions of the present metadata are open, or failed to open; those that are gone have left their
+        directories, so that another shard may open new ones of the same names."""
+        return not self._to_open and not self._removing
+
+    @property
+    def has_to_open(self) -> bool:
+        """`work` has something to do at once."""
+        return bool(self._to_open)
 
     def find(self, partition: int) -> HostedPartition:
         """A partition that must be open; raises what its client should be told."""
@@ -176,7 +184,12 @@ class Hosting:
             found.acks.refuse_all(StaleMetadata(f"partition {name} is no longer here. Fetch metadata"))
         self._stats.leave(partition)
         if deleted:
-            self.store.remove(name)
+            self._removing.add(partition)
+            self.store.remove(
+                name,
+                done=lambda: self._removing.discard(partition),
+                failed=lambda _error: self._removing.discard(partition),
+            )
 
     def _forget(self, found: HostedPartition) -> None:
         del self.hosted[found.partition], self.by_name[found.name]

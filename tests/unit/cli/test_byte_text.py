@@ -8,7 +8,7 @@ import json
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cli.byte_text import bytes_of_json, json_bytes, line_text
+from cli.byte_text import bytes_of_json, json_bytes, line_text, lines_text
 
 
 @given(st.none() | st.binary())
@@ -37,3 +37,13 @@ def test_no_line_steers_a_terminal(value):
 def test_common_text_is_shown_as_it_is():
     for text in ("on", "C:\\new", '{"a": "\\n"}', "süß", "a\tb", ""):
         assert line_text(text.encode()) == text
+
+
+pieces = st.sampled_from(
+    [b"on", b"b'", b'b"', b"\n", b"\t", b"\x1b", b"\xff", "ß".encode(), b"\xc3", b"\xc2\x85", b""]
+)
+
+
+@given(st.lists(st.none() | st.lists(pieces, max_size=4).map(b"".join), max_size=5))
+def test_many_lines_are_what_each_would_be(values):
+    assert lines_text(values) == "".join(line_text(value) + "\n" for value in values)

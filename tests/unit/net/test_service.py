@@ -10,7 +10,7 @@ import pytest
 
 from ringlog.controller.records import Delta, Identity, Partition, Topic, encode_delta
 from ringlog.errors import Overloaded, RinglogError, StaleMetadata
-from ringlog.limits import CLIENT_REPLY_BYTES_MAX, KIB
+from ringlog.limits import CLIENT_REPLY_BYTES_MAX, HELD_FETCHES_MAX, KIB
 from ringlog.net import service as service_module
 from ringlog.net.framing import HEADER_BYTES, Acks, Api, Flag, Header, pack_header, unpack_header
 from ringlog.net.messages import (
@@ -318,10 +318,10 @@ def test_what_is_no_fetch_is_not_held(world):
 
 def test_fetches_beyond_those_that_can_be_held_are_refused_retriably(world):
     owe(world, CLIENT_REPLY_BYTES_MAX + 1)
-    for number in range(65):
+    for number in range(HELD_FETCHES_MAX + 1):
         world.ask(Api.FETCH, b"f", partition=1, correlation=number)
     (sent,) = world.take_sent()
-    assert (sent.header.correlation, sent.error.code) == (64, Overloaded.code)
+    assert (sent.header.correlation, sent.error.code) == (HELD_FETCHES_MAX, Overloaded.code)
 
 
 def test_a_held_fetch_of_a_client_that_left_is_dropped(world):

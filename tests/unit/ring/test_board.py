@@ -4,68 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from ringlog.ring.board import Board, Links, ProcessState, Topology
-from ringlog.ring.doorbell import Doorbell
-from ringlog.ring.link import create_link
-from ringlog.ring.shm import SharedMemory
+from ringlog.ring.board import ProcessState, Topology
+from tests.support.joined import JoinedProcesses
 
 TOPOLOGY = Topology(nets=1, shards=1)
 CONTROLLER, NET, SHARD = 0, 1, 2
 
 
-class Node:
-    """The supervisor's part: makes links and writes the board."""
-
-    def __init__(self) -> None:
-        self.board = Board(memoryview(bytearray(Board.bytes_needed(TOPOLOGY))), TOPOLOGY)
-        self.bells = [Doorbell.create() for _ in range(TOPOLOGY.process_count)]
-        self.memories: dict[int, SharedMemory] = {}
-        self.opened: list[Links] = []
-        self._generation = 0
-        for link in range(len(TOPOLOGY.links)):
-            self.make(link)
-        self.board.bump()
-
-    def make(self, link: int) -> None:
-        old = self.memories.pop(link, None)
-        if old is not None:
-            old.unlink()
-            old.close()
-        self._generation += 1
-        spec = TOPOLOGY.links[link]
-        memory = create_link(
-            "unit",
-            request_bytes=spec.request_bytes,
-            reply_bytes=spec.reply_bytes,
-            generation=self._generation,
-        )
-        self.memories[link] = memory
-        self.board.publish_link(link, memory.name, self._generation)
-
-    def replace(self, process: int) -> None:
-        for link in TOPOLOGY.links_of(process):
-            self.make(link)
-        self.board.bump()
-
-    def links(self, process: int) -> Links:
-        links = Links(process, self.board, self.bells)
-        self.opened.append(links)
-        return links
-
-    def close(self) -> None:
-        for links in self.opened:
-            for end in links.ends.values():
-                end.close()
-        for memory in self.memories.values():
-            memory.unlink()
-            memory.close()
-        for bell in self.bells:
-            bell.close()
-
-
 @pytest.fixture
 def node():
-    node = Node()
+    node = JoinedProcesses(TOPOLOGY)
     yield node
     node.close()
 

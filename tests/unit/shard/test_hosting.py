@@ -54,6 +54,21 @@ def test_a_deleted_topic_is_gone_from_the_disk():
     assert world.disk.list_dirs("/data") == []
 
 
+def test_a_shard_is_not_settled_before_what_is_gone_has_left_its_directory():
+    world = ShardWorld()
+    world.create(1)
+    world.disk.hold_all()
+    world.produce(b"a")
+    world.run()
+    world.delta(TopicRemoved(1))
+    world.settle()
+    assert not world.core.hosting.settled, "another shard would open the old directory"
+    world.disk.release_all()
+    world.settle()
+    assert world.core.hosting.settled
+    assert "events-0" not in world.disk.list_dirs("/data")
+
+
 def test_what_waits_when_its_topic_is_deleted_is_refused_retriably():
     world = ShardWorld()
     world.create(1)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ringlog.errors import PartitionFenced, StaleMetadata
+from ringlog.errors import CorruptBatch, InvalidRequest, PartitionFenced, StaleMetadata
 from ringlog.model import Durability
 from ringlog.net.framing import Acks, Api
+from ringlog.records.checksum import crc32c
 from ringlog.records.encode import encode
 from tests.support.fake_disk import FakeDisk
 from tests.support.fake_disk_faults import Faults
@@ -184,3 +185,32 @@ def test_flush_os_is_acknowledged_as_written():
     world.settle()
     (reply,) = world.net.take()
     assert reply.produced.durability == Durability.WRITTEN
+
+
+def test_a_batch_with_a_producer_and_no_sequence_is_refused(world):
+    """Two such batches would look like one and its repeat: the second would be acknowledged and dropped."""
+    for producer in ((5, 0, -1), (5, -1, 0)):
+        world.produce(b"a", producer=producer)
+        (reply,) = world.net.take()
+        assert reply.error.code == InvalidRequest.code
+    assert world.log().next_offset == 0
+
+
+@pytest.mark.parametrize("bit", [3, 4, 5, 6, 9])
+def test_attributes_that_are_not_a_clients_to_set_are_refused(world, bit):
+    batch = bytearray(batch_of(b"a"))
+    batch[21:23] = (1 << bit).to_bytes(2, "big")
+    batch[17:21] = crc32c(bytes(batch[21:])).to_bytes(4, "big")
+    world.send(Api.PRODUCE, bytes(batch), flags=Acks.ALL)
+    world.settle()
+    (reply,) = world.net.take()
+    assert reply.error.code in (InvalidRequest.code, CorruptBatch.code)
+    assert world.log().next_offset == 0
+
+
+def test_an_unknown_kind_of_acknowledgement_is_refused(world):
+    world.send(Api.PRODUCE, bytes(batch_of(b"a")), flags=3)
+    world.settle()
+    (reply,) = world.net.take()
+    assert reply.error.code == InvalidRequest.code
+    assert world.log().next_offset == 0

@@ -1,0 +1,118 @@
+"""Metrics: text that Prometheus reads, made from pages that anyone may look at."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from ringlog.errors import NodeUnavailable
+from ringlog.node.identity import DataDirLock, NodeInfo
+from ringlog.node.metrics import _HELP, prometheus_text
+from ringlog.ring.board import Board, ProcessState, Topology
+from ringlog.ring.shm import SharedMemory
+from ringlog.ring.stats import COUNTERS, HISTOGRAMS, Stats, StatsPage
+
+TOPOLOGY = Topology(nets=1, shards=1)
+SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z]+="[^"]*",?)+)\} (-?[0-9.]+(?:e[+-]?[0-9]+)?)')
+
+
+class Pages:
+    """A node that is nothing but its pages."""
+
+    def __init__(self, data_dir: str) -> None:
+        self.data_dir = data_dir
+        self._board = SharedMemory.create("unit-board", Board.bytes_needed(TOPOLOGY))
+        self._stats = SharedMemory.create("unit-stats", StatsPage.bytes_needed(3))
+        self.board = Board(memoryview(self._board.memory), TOPOLOGY)
+        page = StatsPage(memoryview(self._stats.memory), 3)
+        self.rows = [Stats(page, process) for process in range(3)]
+        self._lock = DataDirLock(data_dir)
+        self._lock.take()
+        self._lock.write_info(NodeInfo(1, ["tcp://x"], 1, 1, 0, self._board.name, self._stats.name, None, []))
+
+    def leave(self) -> None:
+        self._lock.leave()
+        self._board.unlink()
+        self._stats.unlink()
+
+
+@pytest.fixture
+def pages(tmp_path) -> Iterator[Pages]:
+    pages = Pages(str(tmp_path))
+    yield pages
+    pages.leave()
+
+
+def samples(text: str) -> dict[tuple[str, str], float]:
+    """All samples of a text; fails unless every line is one that Prometheus reads, after its HELP and TYPE."""
+    found: dict[tuple[str, str], float] = {}
+    kinds: dict[str, str] = {}
+    assert text.endswith("\n")
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert name not in kinds, "a metric is introduced once"
+            kinds[name] = kind
+        elif not line.startswith("# HELP "):
+            match = SAMPLE.fullmatch(line)
+            assert match, line
+            name, labels, value = match.groups()
+            base = re.sub(r"_(bucket|sum|count)$", "", name)
+            assert kinds.get(name) in ("counter", "gauge") or kinds.get(base) == "histogram", line
+            assert (name, labels) not in found, line
+            found[name, labels] = float(value)
+    return found
+
+
+def test_every_line_is_one_that_prometheus_reads(pages):
+    for stats in pages.rows:
+        stats.observe("produce_us", 150)
+        stats.host(7, 0)
+        stats.moved(7, bytes_in=5)
+        stats.show()
+    assert samples(prometheus_text(pages.data_dir))
+
+
+def test_counters_of_each_process_are_told(pages):
+    pages.rows[2].counts["requests"] = 11
+    pages.rows[2].counts["partitions"] = 3
+    pages.rows[2].show()
+    found = samples(prometheus_text(pages.data_dir))
+    assert found["ringlog_requests_total", 'role="shard",index="0"'] == 11
+    assert found["ringlog_partitions", 'role="shard",index="0"'] == 3
+
+
+def test_a_process_is_up_when_it_is_ready(pages):
+    pages.board.set_state(1, ProcessState.READY)
+    found = samples(prometheus_text(pages.data_dir))
+    up = {labels: value for (name, labels), value in found.items() if name == "ringlog_up"}
+    assert up == {'role="controller",index="0"': 0, 'role="net",index="0"': 1, 'role="shard",index="0"': 0}
+
+
+def test_buckets_grow_up_to_the_count(pages):
+    for value in (3, 150, 150, 90_000):
+        pages.rows[1].observe("produce_us", value)
+    pages.rows[1].show()
+    found = samples(prometheus_text(pages.data_dir))
+    buckets = [value for (name, _), value in found.items() if name == "ringlog_produce_seconds_bucket"]
+    assert buckets == sorted(buckets)
+    assert buckets[-1] == found["ringlog_produce_seconds_count", 'role="net",index="0"'] == 4
+
+
+def test_partitions_that_are_served_are_told(pages):
+    pages.rows[2].host(7, 0)
+    pages.rows[2].moved(7, bytes_in=5, records_in=2)
+    pages.rows[2].show()
+    found = samples(prometheus_text(pages.data_dir))
+    assert found["ringlog_partition_bytes_in_total", 'partition="7",shard="0"'] == 5
+
+
+def test_every_counter_says_what_it_counts():
+    assert set(_HELP) == {*COUNTERS, *HISTOGRAMS}
+
+
+def test_where_no_node_runs_that_is_said(tmp_path):
+    with pytest.raises(NodeUnavailable, match="ringlog start"):
+        prometheus_text(str(tmp_path))

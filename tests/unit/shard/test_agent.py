@@ -1,0 +1,150 @@
+"""The loop of a shard: ready when it serves what there is, awake when somebody asks, honest about its time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from ringlog.controller.records import Delta, Identity, Partition, Topic, encode_delta
+from ringlog.disk.choose import open_disk
+from ringlog.log.store import LogStore
+from ringlog.net.framing import Acks, Api
+from ringlog.ring.board import ProcessState, Topology
+from ringlog.ring.frame import frame_header
+from ringlog.ring.link import LinkEnd
+from ringlog.shard.agent import ShardAgent
+from ringlog.shard.commands import NodeApi, node_frame, unpack_u64
+from tests.support.joined import JoinedProcesses
+from tests.support.logs import aligned_memory, batch_of
+
+TOPOLOGY = Topology(nets=1, shards=1)
+CONTROLLER, NET, SHARD = 0, 1, 2
+
+
+class World:
+    """A shard's loop, turned by hand; this test is the controller and the network process."""
+
+    def __init__(self, root: str) -> None:
+        self.joined = JoinedProcesses(TOPOLOGY)
+        self.board = self.joined.board
+        self.controller_links, self.net_links = self.joined.links(CONTROLLER), self.joined.links(NET)
+        self.controller_links.refresh()
+        self.net_links.refresh()
+        region = aligned_memory(64 << 20)
+        store = LogStore(open_disk("plain"), root, memory=region)
+        self.stats = self.joined.stats(SHARD)
+        self.agent = ShardAgent(
+            SHARD, self.board, self.joined.links(SHARD), store, region, self.stats, lambda: False
+        )
+
+    @property
+    def net(self) -> LinkEnd:
+        return self.net_links.ends[SHARD]
+
+    @property
+    def controller(self) -> LinkEnd:
+        return self.controller_links.ends[SHARD]
+
+    def cycle(self, passes: int = 5) -> None:
+        for _ in range(passes):
+            self.joined.bells[SHARD].ring()  # so that it does not sleep for long
+            now_us = time.monotonic_ns() // 1000
+            self.agent.cycle(now_us // 1000, now_us)
+
+    def delta(self, *records, version: int, full: bool = True, more: bool = False) -> None:
+        delta = Delta(version, full, more, list(records))
+        self.controller.send(node_frame(NodeApi.DELTA, encode_delta(delta)))
+
+    def applied(self) -> list[int]:
+        found = [unpack_u64(m.body[32:])[0] for m in self.controller.reader.read_all()]
+        self.controller.reader.release()
+        return found
+
+    def produce(self) -> None:
+        batch = bytes(batch_of(b"value"))
+        header = frame_header(
+            api_key=Api.PRODUCE, partition=1, correlation=5, session=1, flags=Acks.ALL, body_bytes=len(batch)
+        )
+        self.net.send(header + batch)
+
+    def replies(self) -> int:
+        found = len(self.net.reader.read_all())
+        self.net.reader.release()
+        return found
+
+
+TOPIC = (Identity("c", 1), Topic(1, "t", {}), Partition(1, 1, 0, 0))
+
+
+@pytest.fixture
+def world(tmp_path) -> Iterator[World]:
+    world = World(str(tmp_path))
+    yield world
+    world.joined.close()
+
+
+def test_a_shard_is_not_ready_before_it_knows_what_there_is(world):
+    world.cycle()
+    assert (world.board.state(SHARD), world.applied()) == (ProcessState.NONE, [])
+
+
+def test_a_shard_is_not_ready_with_half_of_what_there_is(world):
+    world.delta(*TOPIC, version=3, more=True)
+    world.cycle()
+    assert (world.board.state(SHARD), world.applied()) == (ProcessState.NONE, [])
+    world.delta(version=3, full=False)
+    world.cycle()
+    assert (world.board.state(SHARD), world.applied()) == (ProcessState.READY, [3])
+
+
+def test_a_shard_that_is_ready_takes_appends(world):
+    world.delta(*TOPIC, version=3)
+    world.cycle()
+    world.produce()
+    until = time.monotonic() + 5
+    while not (answered := world.replies()):
+        assert time.monotonic() < until
+        world.cycle()
+    assert answered == 1
+
+
+def test_each_version_is_reported_once(world):
+    world.delta(*TOPIC, version=3)
+    world.cycle()
+    world.delta(Topic(2, "u", {}), version=4, full=False)
+    world.cycle()
+    assert world.applied() == [3, 4]
+
+
+def test_a_new_controller_is_told_again(world):
+    world.delta(*TOPIC, version=3)
+    world.cycle()
+    world.joined.replace(CONTROLLER)
+    for change in (*world.controller_links.refresh(), *world.net_links.refresh()):
+        change.old.close()
+    world.delta(*TOPIC, version=3)
+    world.cycle()
+    assert world.applied()[-1] == 3
+
+
+def test_a_new_network_process_is_served(world):
+    world.delta(*TOPIC, version=3)
+    world.cycle()
+    world.joined.replace(NET)
+    for change in (*world.net_links.refresh(), *world.controller_links.refresh()):
+        change.old.close()
+    world.produce()
+    until = time.monotonic() + 5
+    while not world.replies():
+        assert time.monotonic() < until
+        world.cycle()
+
+
+def test_passes_work_and_free_memory_are_counted(world):
+    world.cycle(7)
+    counts = world.stats.counts
+    assert counts["loops"] == 7
+    assert counts["busy_us"] > 0
+    assert counts["memory_free_bytes"] == 64 << 20
