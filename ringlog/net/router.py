@@ -24,13 +24,16 @@ from ringlog.ring.stats import LoopClock, Stats
 
 RECEIVE_MESSAGES_MAX = 256
 """Messages taken from the socket before replies get their turn."""
+CONNECTION_EVENTS_MAX = 64
+"""Connections that come or go which are looked at in one pass: thousands at once must not hold up requests."""
 ZERO_COPY_BYTES = 64 * KIB
 """Smaller messages are cheaper to copy than to share with the socket's thread."""
 IDLE_WAIT_MS = 500
 SHOW_US = 250_000
 EXPIRE_US = 10_000_000
-QUIET_BYTES = 32 * MIB
-"""While a network process has grown by less than this, nobody can be flooding it, and nobody is looked at."""
+QUIET_BYTES = 48 * MIB
+QUIET_BYTES_PER_CONNECTION = 32 * KIB
+"""While a network process has grown by less than these, nobody can be flooding it, and nobody is looked at."""
 DRAIN_S = 5.0
 """How long a stop waits for requests that are under way."""
 
@@ -92,11 +95,13 @@ class RouterSocket:
             raise
         return True
 
-    def follow_connections(self) -> list[bytes]:
-        """Read the monitor; the clients that have left. At the bound, stop listening until somebody leaves: without
-        descriptors libzmq spins."""
+    def follow_connections(self, events_max: int | None) -> list[bytes]:
+        """Read so many events of the monitor, None: all; the clients that have left. At the bound, stop listening until
+        somebody leaves: without descriptors libzmq spins."""
         left: list[bytes] = []
-        while self.monitor.poll(0):
+        seen = 0
+        while seen != events_max and self.monitor.poll(0):
+            seen += 1
             event = recv_monitor_message(self.monitor)
             if event["event"] == zmq.EVENT_ACCEPTED:
                 self.connections.accepted(event["value"])
@@ -204,7 +209,7 @@ class RouterAgent:
             frame = socket.recv(copy=False)
             if not knows(routing_id):
                 # What happened to descriptors before this message must be known before it is said whose this one is.
-                self._follow_connections()
+                self._follow_connections(None)
                 connections.met(_descriptor(frame), routing_id)
             connections.took(routing_id, len(frame))
             extra = frame.more
@@ -216,8 +221,8 @@ class RouterAgent:
             take(routing_id, frame.buffer)
         return True
 
-    def _follow_connections(self) -> None:
-        for routing_id in self._socket.follow_connections():
+    def _follow_connections(self, events_max: int | None = CONNECTION_EVENTS_MAX) -> None:
+        for routing_id in self._socket.follow_connections(events_max):
             self.service.peers.left(routing_id)
 
     def _take_replies(self) -> bool:
@@ -249,7 +254,8 @@ class RouterAgent:
             return
         self._shown_us = now_us
         self._follow_connections()  # also when there is always something else to do
-        if _private_bytes() - self._quiet_bytes > QUIET_BYTES:
+        quiet_bytes = QUIET_BYTES + QUIET_BYTES_PER_CONNECTION * len(self._socket.connections)
+        if _private_bytes() - self._quiet_bytes > quiet_bytes:
             self._socket.cut_floods()
         counts, peers = self._stats.counts, self.service.peers
         counts["connections"] = len(self._socket.connections)
