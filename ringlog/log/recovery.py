@@ -357,7 +357,8 @@ class Recovery:
                 return self._quarantined(segment, size, verdict)
             if verdict.torn_end > end.position:
                 yield from self._save_torn(segment, held.file, verdict.torn_end)
-            if self._after_disk_error:
+            if self._after_disk_error or self._reach_bytes == 0:
+                # Where writes are flushed later, a flush may have failed in the process before this one.
                 yield from rewrite_range(self._disk, held.file, start, end.position, self._scratch)
             self._disk.truncate(held.file, end.position)
             must((yield self._disk.flush(held.file)), "flush")
