@@ -45,7 +45,7 @@ def test_each_is_answered_once_and_in_the_order_of_the_offsets(batches, data):
         end += count
         ends.append(end)
     answered = []
-    for offset in sorted(data.draw(st.lists(st.integers(0, end), max_size=5))) + [end]:
+    for offset in [*sorted(data.draw(st.lists(st.integers(0, end), max_size=5))), end]:
         queue.advance(offset, Durability.FLUSHED, 0)
         now = [reply.correlation for reply in outlet.take()]
         assert all(correlation >= 1000 or ends[correlation] <= offset for correlation in now)
