@@ -81,6 +81,11 @@ class Assigned:
         """The next thing to ask for is an offset, not records."""
         return self.reset is not None and not self.chunks
 
+    def replace_head(self, *parts: Chunk) -> None:
+        """Put chunks that say the same together in the place of the first one."""
+        self.chunks.popleft()
+        self.chunks.extendleft(reversed(parts))
+
     def outdate(self) -> int:
         """Let no answer that is under way count, and drop what came before. Says how many bytes went."""
         dropped = self.buffered_bytes

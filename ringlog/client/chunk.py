@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringlog.client.records import ConsumerRecord, Source, records_of
+from ringlog.errors import CorruptBatch
 from ringlog.model import TopicPartition
 from ringlog.records.decode import decode
+from ringlog.records.scan import scan
 
 if TYPE_CHECKING:
     import pyarrow
@@ -38,6 +40,21 @@ class Chunk:
         stop = count if most is None else min(count, start + most)
         behind = self.next_offset if stop == count else source.offset(stop - 1) + 1
         return records_of(source, start, stop), behind
+
+    def split_at_fault(self, position: int) -> tuple[Chunk, Chunk] | None:
+        """What lies before the first batch that cannot be read, and the rest; None when nothing at or above the
+        position does: then it is that batch's turn to be told of."""
+        at = 0
+        for row in scan(self.data, level="headers").table:
+            end, base = at + int(row["length"]), int(row["base_offset"])
+            try:
+                decode(self.data[at:end])
+            except CorruptBatch:
+                if base <= position:
+                    return None
+                return Chunk(self.tp, self.data[:at], base), Chunk(self.tp, self.data[at:], self.next_offset)
+            at = end
+        return None
 
     def take_arrow(self, position: int, most: int | None) -> tuple[pyarrow.RecordBatch, int]:
         """As `take`, as a RecordBatch, which may be empty."""

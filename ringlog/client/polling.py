@@ -43,8 +43,8 @@ class Poller:
                 except CorruptBatch as wrong:
                     if records:
                         break  # these first; the next poll comes here again
-                    self._refetch(assigned, wrong)
-                    raise
+                    self._split_or_raise(assigned, position, wrong)
+                    continue
                 begun_at.setdefault(assigned.tp, position)
                 driver.advance(assigned, behind)
                 taken_bytes += chunk.nbytes
@@ -70,8 +70,8 @@ class Poller:
             try:
                 batch, behind = assigned.chunks[0].take_arrow(position, most)
             except CorruptBatch as wrong:
-                self._refetch(assigned, wrong)
-                raise
+                self._split_or_raise(assigned, position, wrong)
+                continue
             try:
                 driver.advance(assigned, behind)
                 if batch.num_rows:
@@ -84,9 +84,14 @@ class Poller:
         if begun_at:
             self._driver.change(lambda fetcher: fetcher.seek_all(begun_at))
 
-    def _refetch(self, assigned: Assigned, wrong: CorruptBatch) -> None:
-        wrong.add_note(
-            f"in {assigned.tp}, fetched from offset {assigned.position} on; it will be fetched again"
-        )
+    def _split_or_raise(self, assigned: Assigned, position: int, wrong: CorruptBatch) -> None:
+        """One bad batch does not keep the good ones before it back; when it is its turn, it is raised."""
+        parts = assigned.chunks[0].split_at_fault(position)
+        if parts is not None:
+            self._driver.change(lambda _: assigned.replace_head(*parts))
+            return
         now_s = time.monotonic()
         self._driver.change(lambda fetcher: fetcher.refetch(assigned, now_s))
+        where = f"{assigned.tp}, in the batch at offset {position}: {wrong.field}"
+        hint = "It will be fetched again; seek() behind it to go on without it"
+        raise CorruptBatch(where, wrong.position, f"{wrong.reason}. {hint}") from wrong

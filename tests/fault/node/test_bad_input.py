@@ -9,7 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from ringlog.errors import RinglogError
+from ringlog.client.consumer import Consumer
+from ringlog.errors import CorruptBatch, RinglogError
 from ringlog.limits import FRAME_BYTES_MAX, MIB, UNFINISHED_BYTES_MAX
 from ringlog.model import Codec
 from ringlog.net.framing import Api, Flag
@@ -168,6 +169,22 @@ def test_a_compression_bomb_costs_the_node_no_memory(shared_trial: Trial, victim
                 client.produce_bytes(victim, bomb)
             except RinglogError as error:
                 assert error.code in ("CORRUPT_BATCH", "BATCH_TOO_LARGE", "CORRUPT_FRAME"), error.code
+
+
+def test_a_consumer_of_a_bomb_gets_what_is_before_it_then_a_typed_error_and_may_go_on(shared_trial: Trial):
+    with unharmed(shared_trial), shared_trial.client() as client:
+        client.create_topic("bombed", 1)
+        (partition,) = client.partition_ids("bombed")
+        client.produce(partition, [b"before"])
+        client.produce_bytes(partition, bad_frames.bomb(Codec.GZIP, 500 * MIB))
+        client.produce(partition, [b"behind"])
+        with Consumer(bootstrap=shared_trial.node.bootstrap, auto_offset_reset="earliest") as consumer:
+            consumer.assign([("bombed", 0)])
+            assert [record.value for record in consumer.poll(timeout_ms=5000)] == [b"before"]
+            with pytest.raises(CorruptBatch, match="bombed-0, in the batch at offset 1"):
+                consumer.poll(timeout_ms=5000)
+            consumer.seek(("bombed", 0), 2)
+            assert [record.value for record in consumer.poll(timeout_ms=5000)] == [b"behind"]
 
 
 def test_fuzzed_frames_never_end_a_process(shared_trial: Trial, victim: int):

@@ -185,11 +185,33 @@ def test_a_batch_that_came_broken_is_raised_and_fetched_again(broker):
     consumer = reading(retry_backoff_ms=1)
     with pytest.raises(CorruptBatch) as raised:
         consumer.poll(0)
-    assert "t-0" in raised.value.__notes__[0]
+    assert "t-0, in the batch at offset 0" in str(raised.value)
     broker.batches[0][0] = (base, behind, good)
     time.sleep(0.01)
     consumer._connection.wake()
     assert [record.offset for record in consumer.poll(0)] == [0, 1]
+
+
+@pytest.mark.parametrize("as_arrow", [False, True])
+def test_a_broken_batch_keeps_back_no_records_before_it_and_a_seek_goes_on_behind_it(broker, as_arrow):
+    for _ in range(3):
+        broker.append(0, 2)
+    base, behind, good = broker.batches[0][1]
+    broker.batches[0][1] = (base, behind, good[:-3] + b"???")
+    consumer = reading(retry_backoff_ms=1)
+
+    def poll() -> list[int]:
+        return (
+            consumer.poll_arrow(0)["offset"].to_pylist() if as_arrow else [r.offset for r in consumer.poll(0)]
+        )
+
+    assert poll() == [0, 1]
+    with pytest.raises(CorruptBatch, match="t-0, in the batch at offset 2"):
+        poll()
+    assert consumer.position(TP) == 2
+    consumer.seek(TP, 4)
+    consumer._connection.wake()
+    assert poll() == [4, 5]
 
 
 def test_without_a_reset_a_consumer_must_seek_first(broker):
