@@ -16,7 +16,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from ringlog.errors import NodeFailed, RingClosed, RingCorrupt, RingStale
-from ringlog.limits import FRAME_BYTES_MAX, KIB, MIB, MIB
+from ringlog.limits import FRAME_BYTES_MAX, KIB, MIB
 from ringlog.net.connections import Connections, cut
 from ringlog.net.service import NetService
 from ringlog.ring.board import Board, Links, ProcessState
