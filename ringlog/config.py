@@ -60,9 +60,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidRequest(f"disk_engine={self.disk_engine!r}: use auto, io_uring or plain")
         require_listen(self.listen, insecure=self.insecure)
         if self.metrics_listen is not None:
-            require_listen(f"tcp://{self.metrics_listen}", insecure=self.insecure)
-        if self.metrics_listen is not None and not _is_port(self.metrics_listen.rpartition(":")[2]):
-            raise InvalidRequest(f"metrics_listen={self.metrics_listen!r}: use HOST:PORT")
+            if not _is_port(self.metrics_listen.rpartition(":")[2]):
+                raise InvalidRequest(f"metrics_listen={self.metrics_listen!r}: use HOST:PORT")
+            require_listen(f"tcp://{self.metrics_listen}", insecure=self.insecure, setting="metrics_listen")
 
     @property
     def shard_count(self) -> int:
@@ -70,23 +70,25 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.shards or len(os.sched_getaffinity(0))
 
 
-def require_listen(listen: str, *, insecure: bool) -> None:
+def require_listen(listen: str, *, insecure: bool, setting: str = "listen") -> None:
     """Raise unless a node may listen there.
 
     >>> require_listen("tcp://127.0.0.1:9400", insecure=False)
     """
     scheme, found, rest = listen.partition("://")
     if not found or scheme not in ("tcp", "ipc") or not rest:
-        raise InvalidRequest(f"listen={listen!r}: use tcp://HOST:PORT or ipc:///PATH")
+        raise InvalidRequest(f"{setting}={listen!r}: use tcp://HOST:PORT or ipc:///PATH")
     if scheme == "ipc":
         return
     host, found, port = rest.rpartition(":")
     if not found or not _is_port(port):
-        raise InvalidRequest(f"listen={listen!r}: the port must be a number from 0 (any free one) to 65535")
+        raise InvalidRequest(
+            f"{setting}={listen!r}: the port must be a number from 0 (any free one) to 65535"
+        )
     if not _is_loopback(host) and not insecure:
         raise InvalidRequest(
-            f"listen={listen!r} is open to other hosts, and ringlog does not authenticate peers yet: whoever reaches "
-            "the port can read and write everything. Use --insecure if only trusted hosts can"
+            f"{setting}={listen!r} is open to other hosts, and ringlog does not authenticate peers yet: whoever "
+            "reaches the port can read and write everything. Use --insecure if only trusted hosts can"
         )
 
 

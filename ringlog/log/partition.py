@@ -361,9 +361,11 @@ class PartitionLog:
             return
         self.flushing = True
         upto = self.written_offset
+        held = self.files.hold(segment.base_offset, write=True)  # the segment may be sealed meanwhile
 
         def done(result: int) -> None:
             self.flushing = False
+            self.files.release(held)
             if self.status is not LogStatus.OPEN:
                 return
             if result < 0:
@@ -371,7 +373,7 @@ class PartitionLog:
             elif upto > self.flushed_offset:
                 self._flushed_up_to(upto)
 
-        self.context.dispatcher.when_done(self.context.disk.flush(segment.held.file), done)
+        self.context.dispatcher.when_done(self.context.disk.flush(held.file), done)
 
     # -- files and space -----------------------------------------------------------------------------------
 

@@ -178,11 +178,11 @@ class Recovery:
 
     @staticmethod
     def _is_clean(state: PartitionState, sizes: dict[int, int]) -> bool:
-        """The last file is as long as the clean stop left it: an append would have made it longer first."""
-        last = max(sizes, default=state.active.base_offset)
-        return (
-            state.clean and last == state.active.base_offset and sizes.get(last, 0) == state.active.position
-        )
+        """The last file is as long as the clean stop left it: an append would have made it longer first. One that
+        nothing was appended to may not be there yet."""
+        base_offset = state.active.base_offset
+        is_last = max(sizes, default=base_offset) <= base_offset
+        return state.clean and is_last and sizes.get(base_offset, 0) == state.active.position
 
     def _open_clean(self, state: PartitionState, sizes: dict[int, int]) -> Job[list[Segment]]:
         self._epochs = EpochHistory(state.epochs)
@@ -357,7 +357,8 @@ class Recovery:
                 return self._quarantined(segment, size, verdict)
             if verdict.torn_end > end.position:
                 yield from self._save_torn(segment, held.file, verdict.torn_end)
-            if self._after_disk_error:
+            if self._after_disk_error or self._reach_bytes == 0:
+                # Where writes are flushed later, a flush may have failed in the process before this one.
                 yield from rewrite_range(self._disk, held.file, start, end.position, self._scratch)
             self._disk.truncate(held.file, end.position)
             must((yield self._disk.flush(held.file)), "flush")

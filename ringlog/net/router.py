@@ -6,6 +6,7 @@ socket's own queue needs no bound of its own. A router learns of connections onl
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import resource
 import time
@@ -36,6 +37,9 @@ QUIET_BYTES_PER_CONNECTION = 32 * KIB
 """While a network process has grown by less than these, nobody can be flooding it, and nobody is looked at."""
 DRAIN_S = 5.0
 """How long a stop waits for requests that are under way."""
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+"""Of mallopt(3)."""
 
 _log = logging.getLogger(__name__)
 
@@ -281,6 +285,15 @@ def _private_bytes() -> int:
     with open("/proc/self/statm", "rb") as file:
         fields = file.read().split()
     return (int(fields[1]) - int(fields[2])) * resource.getpagesize()
+
+
+def keep_freed_memory() -> None:
+    """Let malloc keep what it frees: messages of a quarter megabyte would otherwise be mapped, zeroed page by page and
+    unmapped each time, at a tenth of this process's work."""
+    libc = ctypes.CDLL(None)
+    libc.mallopt(_M_MMAP_THRESHOLD, 32 * MIB)
+    libc.mallopt(_M_TRIM_THRESHOLD, 128 * MIB)
+    libc.mallopt(_M_ARENA_MAX, 1)
 
 
 def raise_descriptor_limit() -> int:

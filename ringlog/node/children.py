@@ -22,7 +22,7 @@ from ringlog.errors import RinglogError
 from ringlog.limits import MIB
 from ringlog.log.store import LogStore
 from ringlog.net.host import host_id
-from ringlog.net.router import RouterAgent, RouterSocket, raise_descriptor_limit
+from ringlog.net.router import RouterAgent, RouterSocket, keep_freed_memory, raise_descriptor_limit
 from ringlog.net.service import NetService, NodeFacts
 from ringlog.node.controller_agent import ControllerAgent
 from ringlog.node.memory import NodeMemory
@@ -130,6 +130,7 @@ def _net(
 ) -> Callable[[], None]:
     config, topology = setup.config, setup.topology
     descriptors = raise_descriptor_limit()
+    keep_freed_memory()
 
     def open_socket() -> tuple[RouterSocket, NetService]:
         _, index = topology.role(process)

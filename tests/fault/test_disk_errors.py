@@ -297,3 +297,19 @@ def test_a_partition_that_could_not_be_reopened_refuses_appends_and_is_tried_aga
         world.append(b"refused")
     world.store.reopen(world.partition, now_ms=world.now_ms)
     assert world.values() == [b"a"]
+
+
+@pytest.mark.parametrize("policy", ["interval:20", "os"])
+def test_what_a_failed_flush_left_in_a_cache_is_written_again_by_the_next_process(policy):
+    world = LogWorld(settings=settings_with(policy))
+    for number in range(5):
+        world.append(b"%d" % number + bytes(1_000))
+        for _ in range(3):
+            world.run()
+    world.fake.faults.fail("flush", nth=sum(call.kind == "flush" for call in world.fake.calls))
+    world.settle()
+    assert world.log.status is LogStatus.FENCED
+    next_process = world.reopened(world.fake.after_death(2))
+    assert next_process.log.flushed_offset == 5, "from now on these count as flushed"
+    after = next_process.reopened(next_process.fake.crash(random.Random(1), survival=0.0))
+    assert len(after.values()) == 5

@@ -130,7 +130,7 @@ class FakeDisk:
         self._hold_rules.clear()
         while self._submitted:
             self.completions(None)
-        after = FakeDisk(seed, faults=self.faults, delays=self.delays)
+        after = FakeDisk(seed, faults=Faults(space_bytes=self.faults.space_bytes), delays=self.delays)
         after._names = self._names
         self.lose_power()
         return after

@@ -45,7 +45,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
     [
         {"shards": -1}, {"shards": 257}, {"nets": 0}, {"default_partitions": 0}, {"connections_max": 0},
         {"tail_bytes_per_shard": 1}, {"disk_engine": "floppy"}, {"metrics_listen": "here"},
-        {"metrics_listen": "127.0.0.1:²"}, {"metrics_listen": "127.0.0.1:70000"},
+        {"metrics_listen": "127.0.0.1:²"}, {"metrics_listen": "127.0.0.1:70000"}, {"metrics_listen": "0.0.0.0:9"},
     ],
 )  # fmt: skip
 def test_a_value_out_of_bounds_is_refused_by_its_name(setting):

@@ -465,3 +465,25 @@ def test_completions_in_any_order_acknowledge_in_order():
     offsets = [event.offset for event in world.events if isinstance(event, Progress)]
     assert offsets == sorted(offsets)
     assert world.values() == [b"%d" % number for number in range(200)]
+
+
+def test_no_file_is_closed_under_a_flush_when_its_segment_is_sealed_meanwhile():
+    world = LogWorld(settings=LogSettings(flush=FlushPolicy.parse("os")))
+    world.append(b"a")
+    while world.log.written_offset < 1:
+        world.run()
+    world.log.flush()
+    slow = [call.token for call in world.fake.in_flight_calls if call.kind == "flush"]
+    world.disk.submit()
+    world.fake.hold(slow[0])
+    world.log.roll(world.now_ms)
+    for _ in range(50):
+        world.run()
+    files = world.log.files
+    for base_offset in (1, 0):  # what is not held is closed when others were used since
+        files.release(files.hold(base_offset, write=base_offset == 1))
+    for handle in list(files._open.values()):
+        assert handle.base_offset != 0 or handle.holders == 1
+    world.fake.release_all()
+    world.settle()
+    assert world.log.flushed_offset == 1

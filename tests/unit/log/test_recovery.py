@@ -407,3 +407,19 @@ def test_a_start_among_records_that_power_loss_took_is_taken_back_to_the_end():
         end = after.append(b"next", leader_epoch=1).base_offset
         after.settle()
         assert after.values(end) == [b"next"]
+
+
+def test_a_clean_stop_before_the_first_append_to_a_segment_needs_no_scan_either():
+    world = filled(count=3)
+    world.log.roll(world.now_ms)
+    world.settle()
+    world.close()
+    world.disk.remove(
+        f"{world.path}/00000000000000000003.log"
+    )  # as where the opening found the segment before it sealed
+    after = world.reopened()
+    assert after.report.clean
+    assert len(after.values()) == 3
+    after.append(b"more", producer=(6, 0, 3))
+    after.settle()
+    assert len(after.reopened(after.fake.crash(random.Random(1))).values()) == 4
