@@ -18,6 +18,7 @@ from enum import Enum
 from ringlog.disk.api import File
 from ringlog.errors import (
     BatchTooLarge,
+    DiskFull,
     InvalidRequest,
     PartitionBusy,
     PartitionFenced,
@@ -495,6 +496,8 @@ class PartitionLog:
             self._buffer.give_back()
 
     def must_be_open(self) -> None:
-        """Raise PartitionFenced unless appends are taken."""
+        """Raise PartitionFenced, or DiskFull, unless appends are taken."""
+        if self.status is LogStatus.FENCED and isinstance(self.fence_error, DiskFull):
+            raise DiskFull(f"{self.name}: no records are taken until there is room. {self.fence_error}")
         if self.status is not LogStatus.OPEN:
             raise PartitionFenced(f"{self.name}: {self.status.value}: {self.fence_error or 'reopen it'}")
