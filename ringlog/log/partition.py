@@ -18,10 +18,8 @@ from enum import Enum
 from ringlog.disk.api import File
 from ringlog.errors import (
     BatchTooLarge,
-    DiskFull,
     InvalidRequest,
     PartitionBusy,
-    PartitionFenced,
     RinglogError,
     check,
 )
@@ -35,7 +33,7 @@ from ringlog.log.batch import BatchInfo
 from ringlog.log.context import ShardContext
 from ringlog.log.copying import read_block_head
 from ringlog.log.epochs import EpochHistory
-from ringlog.log.events import Appended, Fenced, Progress, disk_error
+from ringlog.log.events import Appended, Fenced, Progress, disk_error, not_taken
 from ringlog.log.extent import AppendBuffer, Extent, block_floor
 from ringlog.log.files import SegmentFiles
 from ringlog.log.jobs import Job, must
@@ -497,7 +495,5 @@ class PartitionLog:
 
     def must_be_open(self) -> None:
         """Raise PartitionFenced, or DiskFull, unless appends are taken."""
-        if self.status is LogStatus.FENCED and isinstance(self.fence_error, DiskFull):
-            raise DiskFull(f"{self.name}: no records are taken until there is room. {self.fence_error}")
         if self.status is not LogStatus.OPEN:
-            raise PartitionFenced(f"{self.name}: {self.status.value}: {self.fence_error or 'reopen it'}")
+            raise not_taken(self.name, self.status.value, self.fence_error)

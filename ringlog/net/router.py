@@ -35,6 +35,8 @@ EXPIRE_US = 10_000_000
 QUIET_BYTES = 48 * MIB
 QUIET_BYTES_PER_CONNECTION = 32 * KIB
 """While a network process has grown by less than these, nobody can be flooding it, and nobody is looked at."""
+TRIMS = 8
+"""Looks after a cut at which freed memory is given back."""
 DRAIN_S = 5.0
 """How long a stop waits for requests that are under way."""
 
@@ -42,6 +44,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """Of mallopt(3)."""
 
 _log = logging.getLogger(__name__)
+_libc = ctypes.CDLL(None)
 
 
 class RouterSocket:
@@ -67,6 +70,7 @@ class RouterSocket:
         )
         self.connections = Connections()
         self._connections_max = connections_max
+        self._trims_left = 0
         self._endpoints: list[str] = []
         self._listening = True
         for endpoint in endpoints:
@@ -126,10 +130,15 @@ class RouterSocket:
         return left
 
     def cut_floods(self) -> None:
-        """End the connections that fill memory with messages which never become whole."""
+        """End the connections that fill memory with messages which never become whole, and give that memory back: the
+        library frees it some time after the cut, and the allocator would keep it."""
         for fd in self.connections.floods():
             _log.warning("a connection is cut: it sent more than any client may without finishing a message")
             cut(fd)
+            self._trims_left = TRIMS
+        if self._trims_left:
+            self._trims_left -= 1
+            _libc.malloc_trim(0)
 
     def close(self) -> None:
         self.socket.disable_monitor()
