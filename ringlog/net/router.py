@@ -35,7 +35,7 @@ EXPIRE_US = 10_000_000
 QUIET_BYTES = 48 * MIB
 QUIET_BYTES_PER_CONNECTION = 32 * KIB
 """While a network process has grown by less than these, nobody can be flooding it, and nobody is looked at."""
-TRIMS = 8
+TRIMS = 40
 """Looks after a cut at which freed memory is given back."""
 DRAIN_S = 5.0
 """How long a stop waits for requests that are under way."""

@@ -55,7 +55,7 @@ def unharmed(trial: Trial) -> Iterator[None]:
         assert client.produce(partition, [b"after"]).base_offset > 0
         assert node.processes() == processes, f"a part of the node died\n{node.log_tail()}"
 
-        until = time.monotonic() + stretched(4)
+        until = time.monotonic() + stretched(8)
         while True:  # what a connection kept is freed shortly after it was cut
             after = node.resident_bytes()
             grown = {pid: after[pid] - before[pid] for pid in before}
