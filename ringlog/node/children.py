@@ -120,6 +120,7 @@ def _build(setup: ChildSetup, process: int, stopping: Callable[[], bool]) -> Cal
         return ControllerAgent(process, config, memory.board, links, log, stats, stopping).run
     if config.pin:
         os.sched_setaffinity(0, {setup.cores[index % len(setup.cores)]})
+    memory.regions[index].populate()
     region = memory.region(index)
     store = LogStore(open_disk(preference), config.data_dir, memory=region)
     return ShardAgent(process, memory.board, links, store, region, stats, stopping).run
