@@ -173,6 +173,8 @@ class RouterAgent:
         self._poller.register(links.bell.fd, zmq.POLLIN)
         self._clock = LoopClock(stats)
         self._quiet_bytes = _private_bytes()
+        self._has_messages = True
+        """Whether the socket may have some: told by the poller, and true until it was found empty."""
         self._shown_us = 0
         self._expired_us = 0
 
@@ -194,21 +196,29 @@ class RouterAgent:
         service.at(now_us)
         self._clock.work(now_us)
         self._follow_links()
-        busy = self._receive() if receive and service.has_image else False
-        busy = self._take_replies() or busy
+        may_receive = receive and service.has_image
+        busy = self._take_replies()
+        if self._has_messages and may_receive:
+            self._has_messages = self._receive()
+            busy = busy or self._has_messages
         room = service.retry_overflow()
         room = self._links.pump() and room  # also while something waits: one full ring holds up no other
         self._show(now_us)
         if service.has_image and self._board.state(self._process) is not ProcessState.READY:
             self._board.set_state(self._process, ProcessState.READY)
-        if busy:
-            return
-        wait_ms = IDLE_WAIT_MS if room else 1
-        if self._links.announce_wait():
-            self._clock.rest(time.monotonic_ns() // 1000)
-            for source, _ in self._poller.poll(wait_ms):
-                if source is self._socket.monitor:
-                    self._follow_connections()
+        if not busy:
+            self._sleep(IDLE_WAIT_MS if room else 1)
+
+    def _sleep(self, wait_ms: int) -> None:
+        """Wait for a message, a connection or a doorbell."""
+        if not self._links.announce_wait():
+            wait_ms = 0
+        self._clock.rest(time.monotonic_ns() // 1000)
+        for source, _ in self._poller.poll(wait_ms):
+            if source is self._socket.socket:
+                self._has_messages = True
+            elif source is self._socket.monitor:
+                self._follow_connections()
         self._links.end_wait()
 
     def _receive(self) -> bool:
