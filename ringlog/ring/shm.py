@@ -87,8 +87,8 @@ class SharedMemory:
             self._fd = -1
 
     def populate(self) -> None:
-        """Map every page now, so that nobody pays for page faults later: those of a mebibyte cost half as much as copying
-        it. Kernels before 5.14 cannot, and fault as they go."""
+        """Map every page now, so that nobody pays for page faults later: those of a mebibyte cost half of a copy of it.
+        Kernels before 5.14 cannot, and fault as they go."""
         try:
             self.memory.madvise(_MADV_POPULATE_WRITE)
         except OSError as error:
