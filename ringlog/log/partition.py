@@ -201,7 +201,7 @@ class PartitionLog:
         active = self.active
         return active.position > 0 and (
             active.position + nbytes > self.settings.segment_bytes
-            or now_ms - active.created_ms >= self.settings.segment_ms
+            or now_ms - active.created_ms >= self.settings.roll_ms
             or active.index.is_full
             or self.next_offset + records - 1 - active.base_offset > RELATIVE_OFFSET_MAX
         )

@@ -16,7 +16,8 @@ base offset nor epoch: what lay behind the cut could come back as valid at the n
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ from ringlog.log.files import SegmentFiles
 from ringlog.log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, SegmentIndex, TimeIndex
 from ringlog.log.jobs import Job, must, read_file, write_file
 from ringlog.log.names import (
+    CLEAN,
     INDEX,
     LOG,
     POINT_NAME,
@@ -75,6 +77,11 @@ class Recovered(NamedTuple):
     reach_bytes: int
     """How far one write could reach, by the policy that the log was last written under."""
     report: RecoveryReport
+    compacted_offset: int = 0
+    has_swapped: bool = False
+    """Names were given that the state says are still to be given."""
+    leftovers: Sequence[int] = ()
+    """Base offsets of segment files that retention or compaction had done with: they may be deleted."""
 
 
 class Recovery:
@@ -112,10 +119,14 @@ class Recovery:
             self._files.close()
 
     def _run(self) -> Job[Recovered]:
-        sizes = self._list_segments()
         state = yield from self._load_state()
         if state is not None:
             self._reach_bytes = state.reach_bytes
+            yield from self._finish_swaps(state)
+        sizes = self._list_segments()
+        leftovers = _superseded(state, sizes) if state is not None else []
+        for base in leftovers:
+            del sizes[base]
         if state is not None and self._is_clean(state, sizes):
             segments = yield from self._open_clean(state, sizes)
             start = state.log_start_offset
@@ -129,7 +140,16 @@ class Recovery:
             start = min(start, segments[-1].next_offset)
         generation = state.generation if state is not None else 0
         return Recovered(
-            segments, start, self._epochs, self._producers, generation, self._reach_bytes, self._report
+            segments,
+            start,
+            self._epochs,
+            self._producers,
+            generation,
+            self._reach_bytes,
+            self._report,
+            min(state.compacted_offset, segments[-1].next_offset) if state is not None else 0,
+            state is not None and bool(state.swapping),
+            leftovers,
         )
 
     # -- what is there -------------------------------------------------------------------------------------
@@ -142,9 +162,19 @@ class Recovery:
         sizes = {parsed.offset: size for _, size, parsed in found if parsed and parsed.suffix == LOG}
         for name, _, parsed in found:
             orphan = parsed and parsed.suffix in (INDEX, TIME_INDEX) and parsed.offset not in sizes
-            if orphan or name.endswith(".tmp"):
+            if orphan or name.endswith((".tmp", CLEAN)):
                 self._disk.remove(f"{self._path}/{name}")
         return dict(sorted(sizes.items()))
+
+    def _finish_swaps(self, state: PartitionState) -> Job[None]:
+        """Give segments that compaction made their names: the state speaks of them already."""
+        for base in state.swapping:
+            for suffix in (LOG, INDEX, TIME_INDEX):
+                path = f"{self._path}/{offset_name(base, suffix)}"
+                if self._disk.exists(path + CLEAN):
+                    self._disk.rename(path + CLEAN, path)
+        if state.swapping:
+            must((yield self._disk.flush_dir(self._path)), f"flush directory {self._path}")
 
     def _load_state(self) -> Job[PartitionState | None]:
         path = f"{self._path}/{STATE_NAME}"
@@ -434,3 +464,20 @@ class Recovery:
                 crc32c(times),
             )
         )
+
+
+def _superseded(state: PartitionState, sizes: dict[int, int]) -> list[int]:
+    """Segment files that the state proves to be done with: below the start of the log, where the catalogue does not
+    reach, or within a segment of the catalogue that was made of several."""
+    starts = [entry.base_offset for entry in state.sealed]
+    first = starts[0] if starts else state.active.base_offset
+    found = []
+    for base in sizes:
+        if base < first:
+            done_with = first <= state.log_start_offset
+        else:
+            within = bisect_right(starts, base) - 1
+            done_with = within >= 0 and starts[within] < base < state.sealed[within].next_offset
+        if done_with:
+            found.append(base)
+    return found

@@ -60,14 +60,19 @@ def delete_dir(disk: Disk, path: str) -> Job[None]:
     check(is_deleted_dir(os.path.basename(path)), "only what was set aside is deleted")
     freed_bytes = freed_files = 0
     for name, size in disk.list_dir(path):
-        yield from _shorten(disk, f"{path}/{name}", size)
-        disk.remove(f"{path}/{name}")
+        yield from delete_file(disk, f"{path}/{name}", size)
         freed_bytes += min(size, _SLICE_BYTES)
         freed_files += 1
         if freed_bytes >= _SLICE_BYTES or freed_files >= _SLICE_FILES:
             must((yield disk.flush_dir(path)), f"flush directory {path}")
             freed_bytes = freed_files = 0
     disk.remove_dir(path)
+
+
+def delete_file(disk: Disk, path: str, size: int) -> Job[None]:
+    """Delete a file, a large one slice by slice: others get their turn in between."""
+    yield from _shorten(disk, path, size)
+    disk.remove(path)
 
 
 def _shorten(disk: Disk, path: str, size: int) -> Job[None]:

@@ -15,6 +15,21 @@ _BUSY_MS = 1_000
 """A partition that uses up a preallocation in less time than this gets a larger one next."""
 
 
+class Leases:
+    """Reads under way on a segment: its files are not replaced or deleted meanwhile."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.count -= 1
+
+
 class ActiveSegment:
     """The end of a log: batches are appended here, in memory first, then in its file.
 
@@ -43,6 +58,7 @@ class ActiveSegment:
         self.quarantined = False
         self.is_growing = True
         """False once a sealed segment stands in its place: a read that began before may still hold this one."""
+        self.leases = Leases()
 
     @property
     def max_timestamp(self) -> int:
@@ -56,6 +72,9 @@ class SealedSegment:
         self.entry = entry
         self.offsets: OffsetIndex | None = None
         self.times: TimeIndex | None = None
+        self.leases = Leases()
+        self.is_clean_named = False
+        """Compaction made it, and its files are not yet in the place of those that it replaces."""
 
     @property
     def base_offset(self) -> int:

@@ -26,6 +26,7 @@ from ringlog.log.reading import Reader, Slices, TimedOffset
 from ringlog.log.recent_tail import ShardTail
 from ringlog.log.recovery import Recovery, RecoveryReport
 from ringlog.log.removal import Leaving, Removals
+from ringlog.log.retention import plan_retention
 from ringlog.log.scanner import Scratch
 from ringlog.log.settings import DEFAULT_SETTINGS, LogSettings
 from ringlog.log.truncation import truncate_files
@@ -57,6 +58,8 @@ class LogStore:
         self._scratch: Scratch | None = None
         self._wanting: list[Housekeeper] = []
         """Those whose checkpoint waits for a flush."""
+        self._sweeping: list[Housekeeper] = []
+        """Those with files to delete or to rename when no read uses them."""
         self._flushes = FlushSchedule()
         self._bytes_since_checkpoint = 0
         self._unscanned_bytes = 0
@@ -109,14 +112,17 @@ class LogStore:
             found.epochs,
             found.producers,
         )
-        housekeeper = Housekeeper(log, found.generation, self._wanting.append)
-        if not found.report.clean or found.reach_bytes != settings.reach_bytes:
+        housekeeper = Housekeeper(
+            log, found.generation, self._wanting.append, self._sweeping.append, found.compacted_offset
+        )
+        if not found.report.clean or found.reach_bytes != settings.reach_bytes or found.has_swapped:
             # The next crash must not scan again what was scanned now, nor judge by another policy than appends have.
             run_now(self.disk, housekeeper.save_point())
         self.logs[name] = log
         self.reports[name] = found.report
         self._housekeepers[name] = housekeeper
         self._readers[name] = Reader(log, housekeeper.quarantine)
+        housekeeper.delete_leftovers(found.leftovers)
         return log
 
     def reopen(self, name: TopicPartition, *, now_ms: int) -> PartitionLog:
@@ -129,17 +135,17 @@ class LogStore:
         """Remove the records from an offset on (whole batches; what is cut is saved as `*.cut`), and open the rest.
 
         Waits for all that the shard has under way; what happened meanwhile is among the events of the next run()."""
-        self._events[:0] = self.drain(now_ms=now_ms)
         log = self.logs.get(name)
         if log is None:
             raise _not_open(name)
+        while not self._readers[name].quiet:
+            self._dispatcher.deliver(None)
+        self._events[:0] = self.drain(now_ms=now_ms)
         log.must_be_open()
         if not log.log_start_offset <= offset <= log.next_offset:
             raise OffsetOutOfRange(
                 f"{name}: cannot truncate to {offset}, outside of [{log.log_start_offset}, {log.next_offset}]"
             )
-        while not self._readers[name].quiet:
-            self._dispatcher.deliver(None)
         scratch = self._scratch = self._scratch or Scratch()
         try:
             if offset < log.next_offset:
@@ -205,7 +211,7 @@ class LogStore:
         log, housekeeper = self.logs[name], self._housekeepers[name]
         if log.status is not LogStatus.OPEN:
             return log.quiet and housekeeper.quiet
-        return log.idle and housekeeper.quiet and log.flushed_offset == log.next_offset
+        return log.idle and housekeeper.resting and log.flushed_offset == log.next_offset
 
     def close(self, *, now_ms: int) -> list[Event]:
         """Stop cleanly: every file is truncated to its content, and the next open needs no scan."""
@@ -318,6 +324,10 @@ class LogStore:
             self._removals.let_go()
         if self._wanting:
             self._wanting[:] = [housekeeper for housekeeper in self._wanting if not housekeeper.tick()]
+        if self._sweeping:
+            sweeping = self._sweeping[:]
+            self._sweeping.clear()
+            self._sweeping += [housekeeper for housekeeper in sweeping if not housekeeper.sweep()]
         if self._bytes_since_checkpoint >= CHECKPOINT_BYTES:
             self._bytes_since_checkpoint = 0
             self._want_checkpoints()
@@ -325,10 +335,22 @@ class LogStore:
             self._age_checked_ms = now_ms
             for log in self.logs.values():
                 log.roll_if_due(now_ms)
+            self._retain(now_ms)
         if abs(now_ms - self._expiry_checked_ms) >= _EXPIRY_CHECK_MS:
             self._expiry_checked_ms = now_ms
             for log in self.logs.values():
                 log.producers.expire(now_ms)
+
+    def _retain(self, now_ms: int) -> None:
+        """Let the logs begin where retention wants it, each by its settings."""
+        for name, log in self.logs.items():
+            if log.status is not LogStatus.OPEN:
+                continue
+            plan = plan_retention(log.segments, log.log_start_offset, log.settings, now_ms)
+            if plan.start_offset > log.log_start_offset:
+                self._housekeepers[name].move_start(plan.start_offset)
+            if plan.roll:
+                log.roll(now_ms)
 
     def _flush_those_due(self, now_ms: int) -> None:
         for name in self._flushes.take_due(now_ms):
@@ -427,9 +449,14 @@ class LogStore:
         return run_now(self.disk, self._reader(name).find_time(timestamp))
 
     def move_start(self, name: TopicPartition, offset: int) -> None:
-        """Let a log begin at an offset from now on; durable after the next checkpoint, or drain()."""
+        """Let a log begin at an offset from now on. An event tells when it does so after a power loss, too."""
         self._reader(name)
         self._housekeepers[name].move_start(offset)
+
+    def durable_start(self, name: TopicPartition) -> int:
+        """Where a log begins after a power loss."""
+        self._reader(name)
+        return self._housekeepers[name].durable_start
 
 
 def _not_open(name: TopicPartition) -> PartitionFenced:
