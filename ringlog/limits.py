@@ -49,6 +49,11 @@ PREALLOCATE_BYTES_MAX = 64 * MIB
 FILLED_BYTES_MAX = 1 * MIB
 """Space that is reserved in steps of at most this is filled with zeros."""
 
+# Free space of the disk.
+DISK_RESERVE_BYTES_MAX = 256 * MIB
+DISK_RESERVE_SHARE = 20
+"""Of the disk, one in so many bytes, or DISK_RESERVE_BYTES_MAX if that is less, is kept for the node's own work."""
+
 # A shard.
 TAIL_BYTES_PER_SHARD = 256 * MIB
 """Memory for append buffers and the recent tail that is served from them."""

@@ -381,9 +381,8 @@ class PartitionLog:
         """Reserve space ahead of need; a write waits only when it outran that."""
         if self._reserving:
             return
-        wanted = segment.preallocation.next_range(
-            head.block_end, segment.allocated, self.settings.segment_bytes, now_ms
-        )
+        step, size = self.context.space.step_bytes_max(), self.settings.segment_bytes
+        wanted = segment.preallocation.next_range(head.block_end, segment.allocated, size, now_ms, step)
         if wanted is None:
             return
         position, length = wanted

@@ -131,14 +131,17 @@ class Preallocation:
         """A new segment goes on at the rate of the one before it."""
         self._step, self._last_ms = other._step, other._last_ms
 
-    def next_range(self, end: int, allocated: int, segment_bytes: int, now_ms: int) -> tuple[int, int] | None:
+    def next_range(
+        self, end: int, allocated: int, segment_bytes: int, now_ms: int, step_max: int = PREALLOCATE_BYTES_MAX
+    ) -> tuple[int, int] | None:
         """(position, length) to reserve now, or None while half a step is left beyond `end`."""
+        self._step = min(self._step, step_max)
         if allocated - end >= self._step // 2 or (allocated >= segment_bytes and end <= allocated):
             return None
         if self._last_ms is not None:
             busy = now_ms - self._last_ms < _BUSY_MS
             grown = self._step * _STEP_GROWTH if busy else self._step // _STEP_GROWTH
-            self._step = min(max(grown, PREALLOCATE_BYTES_MIN), PREALLOCATE_BYTES_MAX)
+            self._step = min(max(grown, PREALLOCATE_BYTES_MIN), step_max)
         self._last_ms = now_ms
         start = block_floor(allocated)
         wanted = min(start + self._step, block_ceil(segment_bytes))

@@ -15,6 +15,7 @@ from ringlog.limits import CHECKPOINT_BYTES, TAIL_BYTES_PER_SHARD, UNCHECKPOINTE
 from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
 from ringlog.log.context import ShardContext
+from ringlog.log.disk_space import DiskSpace
 from ringlog.log.events import Appended, Event, disk_error
 from ringlog.log.flush_schedule import FlushSchedule
 from ringlog.log.housekeeping import Housekeeper
@@ -66,6 +67,7 @@ class LogStore:
         """What a crash would make recovery scan, when it was last added up."""
         self._room_is_known = False
         """It was added up in this cycle: only appends can have changed it since, and they are counted."""
+        self.space = DiskSpace(disk, root)
         self._age_checked_ms = 0
         self._expiry_checked_ms = 0
         self._context = ShardContext(
@@ -76,6 +78,7 @@ class LogStore:
             make_room=self._tail.evict_oldest,
             keep_tail=self._tail.keep,
             mark_ready=self._mark_ready,
+            space=self.space,
         )
 
     # -- opening and closing ---------------------------------------------------------------------------------
@@ -278,6 +281,7 @@ class LogStore:
     ) -> Appended:
         """Take batches for a partition; see PartitionLog.append. They are written at the next run()."""
         self._must_have_room(data.nbytes)
+        self.space.admit(name, data.nbytes)
         log = self.logs.get(name)
         if log is None:
             raise _not_open(name)
@@ -318,6 +322,7 @@ class LogStore:
 
     def _keep_house(self, now_ms: int) -> None:
         """What is due by the clock or by bytes. Costs nothing for partitions where nothing happens."""
+        self.space.tick(now_ms)
         if self._flushes:
             self._flush_those_due(now_ms)
         if self._removals.waiting:
