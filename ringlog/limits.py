@@ -62,6 +62,12 @@ UNCHECKPOINTED_BYTES_PER_SHARD = 512 * MIB
 CHECKPOINT_BYTES = 128 * MIB
 """Bytes appended to the partitions of a shard between two checkpoints of their recovery points."""
 
+# Compaction.
+COMPACTION_MAP_BYTES = 16 * MIB
+"""Of a shard: room for the keys of one pass, about half a million."""
+COMPACTION_BYTES_PER_S = 64 * MIB
+"""Read and written by the compaction of a shard."""
+
 # Producers.
 PRODUCER_BATCHES_KEPT = 5
 PRODUCER_EXPIRY_MS = 24 * 3600 * 1000

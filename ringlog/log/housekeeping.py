@@ -391,9 +391,7 @@ class Housekeeper:
         for base_offset in base_offsets:
             self._retire([], partial(delete_segment, self.log, base_offset))
 
-    def replace(
-        self, old: Sequence[SealedSegment], new: SealedSegment, done: Callable[[], None]
-    ) -> None:
+    def replace(self, old: Sequence[SealedSegment], new: SealedSegment, done: Callable[[], None]) -> None:
         """Let a segment that compaction made stand where others stood. Its files get their names when the state tells
         of it and no read uses the old ones; `done` is called when the state says that, too."""
         at = self.log.segments.index(old[0])
@@ -402,9 +400,7 @@ class Housekeeper:
         leases = [segment.leases for segment in old]
         self.after_save(lambda: self._retire(leases, lambda: self._swap(old, new, done)))
 
-    def _swap(
-        self, old: Sequence[SealedSegment], new: SealedSegment, done: Callable[[], None]
-    ) -> Job[None]:
+    def _swap(self, old: Sequence[SealedSegment], new: SealedSegment, done: Callable[[], None]) -> Job[None]:
         yield from swap_segment(self.log, new, [segment.base_offset for segment in old[1:]])
         self.after_save(done)
 

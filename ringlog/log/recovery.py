@@ -16,7 +16,6 @@ base offset nor epoch: what lay behind the cut could come back as valid at the n
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -45,6 +44,7 @@ from ringlog.log.point import MovedPoint, newest_point, with_point
 from ringlog.log.producer_replay import SegmentPart, producers_at
 from ringlog.log.producers import ProducerTable
 from ringlog.log.replay import replay_epochs, replay_index, replay_producers
+from ringlog.log.retiring import superseded
 from ringlog.log.scanner import ScanEnd, Scratch, scan_file
 from ringlog.log.segment import ActiveSegment, SealedSegment, Segment
 from ringlog.log.state import ActivePoint, PartitionState, SavedIndexes, SealedEntry
@@ -96,7 +96,10 @@ class Recovery:
         scratch: Scratch,
         *,
         after_disk_error: bool = False,
+        may_have_gaps: bool = False,
     ) -> None:
+        """`may_have_gaps`: compaction may have removed records; only asked when there is no state to tell."""
+        self._may_have_gaps = may_have_gaps
         self._disk = disk
         self._path = path
         self._reach_bytes = reach_bytes
@@ -109,6 +112,8 @@ class Recovery:
         self._report = RecoveryReport()
         self._epochs = EpochHistory()
         self._producers = ProducerTable()
+        self._dense = True
+        """Offsets follow one another without a gap in what is scanned."""
         self._point: MovedPoint | None = None
         """What moved the recovery point since the state was saved."""
 
@@ -124,7 +129,7 @@ class Recovery:
             self._reach_bytes = state.reach_bytes
             yield from self._finish_swaps(state)
         sizes = self._list_segments()
-        leftovers = _superseded(state, sizes) if state is not None else []
+        leftovers = superseded(state, sizes) if state is not None else []
         for base in leftovers:
             del sizes[base]
         if state is not None and self._is_clean(state, sizes):
@@ -318,6 +323,7 @@ class Recovery:
             yield from self._load_producers(state)
             active = yield from self._active_or_quarantined(state.active, sizes, segments)
         elif sizes:
+            self._dense = not self._may_have_gaps
             self._tell("there is no usable state: scanning the log from its first byte")
         known = {segment.base_offset for segment in segments}
         start = active.base_offset if active else (segments[-1].next_offset if segments else 0)
@@ -336,10 +342,7 @@ class Recovery:
                 if active is not None and active.base_offset == base
                 else ActiveSegment(base, self._now_ms)
             )
-            tail = yield from self._recover_segment(
-                segment, sizes.get(base, 0), pending[0] if pending else None
-            )
-            segments += tail
+            segments += yield from self._recover_segment(segment, sizes.get(base, 0), pending)
         if not segments or isinstance(segments[-1], SealedSegment):
             segments.append(ActiveSegment(segments[-1].next_offset if segments else 0, self._now_ms))
         return segments
@@ -359,11 +362,9 @@ class Recovery:
         segments.append(SealedSegment(entry))
         return None
 
-    def _recover_segment(
-        self, segment: ActiveSegment, size: int, next_base: int | None
-    ) -> Job[list[Segment]]:
-        """Scan a segment from where it is known to be good, and decide where it ends."""
-        if size == 0 and next_base is None:
+    def _recover_segment(self, segment: ActiveSegment, size: int, pending: list[int]) -> Job[list[Segment]]:
+        """Scan a segment from where it is known to be good, and decide where it ends. `pending`: those behind it."""
+        if size == 0 and not pending:
             return [segment]
         start = segment.position
 
@@ -373,8 +374,17 @@ class Recovery:
             self._replay_producers(table)
 
         end = yield from self._scan(
-            segment.base_offset, start, size, segment.next_offset, visit=visit, min_epoch=self._epochs.latest
+            segment.base_offset,
+            start,
+            size,
+            segment.next_offset,
+            visit=visit,
+            dense=self._dense,
+            min_epoch=self._epochs.latest,
         )
+        if not self._dense:
+            end = self._over_the_gap(end, pending)
+        next_base = pending[0] if pending else None
         self._report.scanned_bytes += end.position - start
         segment.position = segment.written_position = end.position
         segment.next_offset = end.next_offset
@@ -398,6 +408,12 @@ class Recovery:
             return [segment]
         segment.index.finish()
         return [(yield from self._seal(segment))]
+
+    def _over_the_gap(self, end: ScanEnd, pending: list[int]) -> ScanEnd:
+        """Where a compacted segment ends: where the next one begins. Those that it was made of are not looked at."""
+        while pending and pending[0] < end.next_offset:
+            self._tell(f"{offset_name(pending.pop(0), LOG)} is part of a compacted segment: it is not served")
+        return end if end.fault is not None or not pending else end._replace(next_offset=pending[0])
 
     def _scan(
         self,
@@ -464,20 +480,3 @@ class Recovery:
                 crc32c(times),
             )
         )
-
-
-def _superseded(state: PartitionState, sizes: dict[int, int]) -> list[int]:
-    """Segment files that the state proves to be done with: below the start of the log, where the catalogue does not
-    reach, or within a segment of the catalogue that was made of several."""
-    starts = [entry.base_offset for entry in state.sealed]
-    first = starts[0] if starts else state.active.base_offset
-    found = []
-    for base in sizes:
-        if base < first:
-            done_with = first <= state.log_start_offset
-        else:
-            within = bisect_right(starts, base) - 1
-            done_with = within >= 0 and starts[within] < base < state.sealed[within].next_offset
-        if done_with:
-            found.append(base)
-    return found

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ringlog.log.housekeeping import Housekeeper
     from ringlog.log.partition import PartitionLog
     from ringlog.log.reading import Reader
+    from ringlog.log.upkeep import Upkeep
 
 _logger = logging.getLogger(__name__)
 
@@ -107,10 +108,16 @@ class Leaving(NamedTuple):
     log: PartitionLog
     housekeeper: Housekeeper
     reader: Reader
+    upkeep: Upkeep
 
     @property
     def quiet(self) -> bool:
-        return self.log.quiet and self.housekeeper.quiet and self.reader.quiet
+        return (
+            self.log.quiet
+            and self.housekeeper.quiet
+            and self.reader.quiet
+            and not self.upkeep.is_busy_with(self.log)
+        )
 
 
 class Removals:

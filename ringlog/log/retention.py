@@ -56,4 +56,3 @@ def _is_old(segment: Segment, following: Segment, settings: LogSettings, now_ms:
         # Not all of its timestamps are known, or there are none: what came after it is younger.
         youngest_ms = max(youngest_ms, following.max_timestamp)
     return youngest_ms >= 0 and now_ms - youngest_ms > settings.retention_ms
-

@@ -6,13 +6,15 @@ Both follow a saved state that no longer needs them: after a crash in between, o
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ringlog.log.jobs import Job, file_size, must
 from ringlog.log.names import CLEAN, INDEX, LOG, TIME_INDEX, offset_name
 from ringlog.log.removal import delete_file
 from ringlog.log.segment import SealedSegment
+from ringlog.log.state import PartitionState
 
 if TYPE_CHECKING:
     from ringlog.log.partition import PartitionLog
@@ -49,3 +51,20 @@ def swap_segment(log: PartitionLog, new: SealedSegment, merged: Sequence[int]) -
     must((yield disk.flush_dir(log.path)), f"flush directory {log.path}")
     for base_offset in merged:
         yield from delete_segment(log, base_offset)
+
+
+def superseded(state: PartitionState, sizes: Mapping[int, int]) -> list[int]:
+    """Segment files that the state proves to be done with: below the start of the log, where the catalogue does not
+    reach, or within a segment of the catalogue that was made of several."""
+    starts = [entry.base_offset for entry in state.sealed]
+    first = starts[0] if starts else state.active.base_offset
+    found = []
+    for base in sizes:
+        if base < first:
+            done_with = first <= state.log_start_offset
+        else:
+            within = bisect_right(starts, base) - 1
+            done_with = within >= 0 and starts[within] < base < state.sealed[within].next_offset
+        if done_with:
+            found.append(base)
+    return found

@@ -11,7 +11,12 @@ from collections.abc import Callable, Sequence
 from ringlog.disk.api import Disk, WatchingDisk
 from ringlog.disk.memory import aligned
 from ringlog.errors import OffsetOutOfRange, PartitionBusy, PartitionFenced, RinglogError, check
-from ringlog.limits import CHECKPOINT_BYTES, TAIL_BYTES_PER_SHARD, UNCHECKPOINTED_BYTES_PER_SHARD
+from ringlog.limits import (
+    CHECKPOINT_BYTES,
+    COMPACTION_BYTES_PER_S,
+    TAIL_BYTES_PER_SHARD,
+    UNCHECKPOINTED_BYTES_PER_SHARD,
+)
 from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
 from ringlog.log.context import ShardContext
@@ -31,6 +36,7 @@ from ringlog.log.retention import plan_retention
 from ringlog.log.scanner import Scratch
 from ringlog.log.settings import DEFAULT_SETTINGS, LogSettings
 from ringlog.log.truncation import truncate_files
+from ringlog.log.upkeep import Upkeep
 from ringlog.model import TopicPartition
 
 _AGE_CHECK_MS = 1_000
@@ -40,8 +46,16 @@ _EXPIRY_CHECK_MS = 60_000
 class LogStore:
     """The logs of one shard, by partition."""
 
-    def __init__(self, disk: Disk, root: str, *, memory: memoryview | None = None) -> None:
-        """`memory`: an aligned region for buffers; by default, private memory of the usual size."""
+    def __init__(
+        self,
+        disk: Disk,
+        root: str,
+        *,
+        memory: memoryview | None = None,
+        compaction_bytes_per_s: int | None = COMPACTION_BYTES_PER_S,
+    ) -> None:
+        """`memory`: an aligned region for buffers; by default, private memory of the usual size.
+        `compaction_bytes_per_s`: what compaction may read and write; None: all that it can."""
         self.disk = disk
         self.root = root
         self.logs: dict[TopicPartition, PartitionLog] = {}
@@ -52,6 +66,7 @@ class LogStore:
         self._readers: dict[TopicPartition, Reader] = {}
         self._dispatcher = Dispatcher(disk)
         self._removals = Removals(disk, self._dispatcher, self._forget)
+        self.upkeep = Upkeep(self._dispatcher, compaction_bytes_per_s)
         self._events: list[Event] = []
         self._tail = ShardTail()
         self._ready: dict[TopicPartition, PartitionLog] = {}
@@ -103,7 +118,15 @@ class LogStore:
         if not self.disk.exists(path):
             self.disk.make_dir(path)
         scratch = self._scratch = self._scratch or Scratch()
-        recovery = Recovery(self.disk, path, settings.reach_bytes, now_ms, scratch, after_disk_error=was_open)
+        recovery = Recovery(
+            self.disk,
+            path,
+            settings.reach_bytes,
+            now_ms,
+            scratch,
+            after_disk_error=was_open,
+            may_have_gaps=settings.compact,
+        )
         found = run_now(self.disk, recovery.run())
         log = PartitionLog(
             name,
@@ -141,7 +164,8 @@ class LogStore:
         log = self.logs.get(name)
         if log is None:
             raise _not_open(name)
-        while not self._readers[name].quiet:
+        self.upkeep.cancel(log)
+        while not self._readers[name].quiet or self.upkeep.is_busy_with(log):
             self._dispatcher.deliver(None)
         self._events[:0] = self.drain(now_ms=now_ms)
         log.must_be_open()
@@ -241,12 +265,13 @@ class LogStore:
     def _stop(self, name: TopicPartition) -> Leaving:
         """Take a log out of service. It is to be forgotten when it is quiet."""
         log = self.logs.pop(name)
+        self.upkeep.cancel(log)
         if log.status is LogStatus.OPEN:
             log.stop()
         self._ready.pop(name, None)
         self._flushes.forget(name)
         del self.reports[name]
-        return Leaving(log, self._housekeepers.pop(name), self._readers.pop(name))
+        return Leaving(log, self._housekeepers.pop(name), self._readers.pop(name), self.upkeep)
 
     def _forget(self, log: PartitionLog) -> None:
         self._tail.leave(log)
@@ -341,6 +366,7 @@ class LogStore:
             for log in self.logs.values():
                 log.roll_if_due(now_ms)
             self._retain(now_ms)
+        self.upkeep.tick(now_ms, self._housekeepers.values())
         if abs(now_ms - self._expiry_checked_ms) >= _EXPIRY_CHECK_MS:
             self._expiry_checked_ms = now_ms
             for log in self.logs.values():

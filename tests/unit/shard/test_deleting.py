@@ -22,7 +22,10 @@ def delete(world, *starts):
 
 def answers(world):
     return [
-        [(row.partition, row.error, row.log_start_offset) for row in decode_body(r.body, DeleteRecordsReply).deleted]
+        [
+            (row.partition, row.error, row.log_start_offset)
+            for row in decode_body(r.body, DeleteRecordsReply).deleted
+        ]
         for r in world.net.take()
     ]
 
