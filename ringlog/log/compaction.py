@@ -128,9 +128,7 @@ class Compaction:
             disk.truncate(file, 0)
             out = _Output(file, first.base_offset, self._scratch.windows[1])
             for segment in group.segments:
-                drops = may_drop_tombstones(
-                    segment, self._plan.start_offset, self.log.settings, self._now_ms
-                )
+                drops = may_drop_tombstones(segment, self._plan.start_offset, self.log.settings, self._now_ms)
                 rules = Rules(self._end_offset, drops, live)
                 yield from self._walk(segment, partial(self._filter, rules, out))
             yield from self._finish(out)

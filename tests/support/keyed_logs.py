@@ -17,7 +17,9 @@ COMPACT = LogSettings(segment_bytes=1 * MIB, compact=True, dirty_ratio_min=0.1, 
 class KeyedLog:
     """Produces records with few keys, and knows what readers may and must find."""
 
-    def __init__(self, world: LogWorld, rng: random.Random, *, keys: int = 8, value_bytes: int = 100_000) -> None:
+    def __init__(
+        self, world: LogWorld, rng: random.Random, *, keys: int = 8, value_bytes: int = 100_000
+    ) -> None:
         self.world = world
         self.rng = rng
         self.sent: dict[int, tuple[bytes, bytes | None]] = {}
@@ -106,7 +108,9 @@ class KeyedLog:
         for key, offset in latest.items():
             is_tombstone = self.sent[offset][1] is None
             if offset not in found:
-                assert is_tombstone and tombstones_may_be_gone, f"the latest of {key!r}, at {offset}, is there"
+                assert is_tombstone and tombstones_may_be_gone, (
+                    f"the latest of {key!r}, at {offset}, is there"
+                )
                 assert all(other != key for other, _ in found.values()), "no deleted value comes back"
 
     def superseded_below(self, end_offset: int) -> list[int]:

@@ -57,7 +57,9 @@ def test_a_compacted_log_is_opened_as_it_was_and_verifies():
     log.compact()
     found = log.found()
     log.world.close()
-    assert [f for f in verify_partition(log.world.disk, log.world.path, compacted=True) if f.is_violation] == []
+    assert [
+        f for f in verify_partition(log.world.disk, log.world.path, compacted=True) if f.is_violation
+    ] == []
     log.adopt(log.world.reopened())
     assert log.world.report.clean
     assert log.found() == found
@@ -170,9 +172,7 @@ def test_a_producer_goes_on_after_its_batches_were_compacted_away_and_the_snapsh
     for number in range(60):
         from ringlog.records.encode import encode
 
-        world.append_raw(
-            encode([bytes(100_000)], [b"key-%d" % (number % 2)], timestamps=world.now_ms)
-        )
+        world.append_raw(encode([bytes(100_000)], [b"key-%d" % (number % 2)], timestamps=world.now_ms))
         log.run()
     log.sent.clear()
     log.settle()
@@ -228,7 +228,11 @@ def test_a_corrupt_segment_is_not_compacted_but_reported():
 
 def test_deleting_and_compacting_go_together():
     settings = LogSettings(
-        segment_bytes=1 * MIB, compact=True, dirty_ratio_min=0.1, retention_ms=3_000, delete_retention_ms=1_000
+        segment_bytes=1 * MIB,
+        compact=True,
+        dirty_ratio_min=0.1,
+        retention_ms=3_000,
+        delete_retention_ms=1_000,
     )
     log = keyed_log(settings=settings)
     for _ in range(6):

@@ -91,9 +91,10 @@ def groups(*segments, start, settings=None):
 
 def test_small_neighbours_become_one_up_to_the_size_of_a_segment():
     half = 1 << 19
-    assert groups(
-        sealed(0, 1, nbytes=half), sealed(1, 2, nbytes=half), sealed(2, 3, nbytes=1), start=0
-    ) == [([0, 1], NOW), ([2], NOW)]
+    assert groups(sealed(0, 1, nbytes=half), sealed(1, 2, nbytes=half), sealed(2, 3, nbytes=1), start=0) == [
+        ([0, 1], NOW),
+        ([2], NOW),
+    ]
 
 
 def test_segments_with_a_corrupt_one_between_them_stay_apart():
