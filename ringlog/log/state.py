@@ -70,6 +70,11 @@ class PartitionState(msgspec.Struct, array_like=True, frozen=True):
     swapping: list[int] = []
     """Base offsets of sealed segments whose files may still have the names that compaction gives first."""
 
+    @property
+    def was_compacted(self) -> bool:
+        """Compaction may have removed records: offsets may skip."""
+        return self.compacted_offset > 0 or any(entry.tombstones_since_ms for entry in self.sealed)
+
     def encode(self) -> bytes:
         return envelope.seal(STATE_MAGIC, self)
 

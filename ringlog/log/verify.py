@@ -31,7 +31,8 @@ __all__ = ["Finding", "Rule", "Severity", "iter_findings", "verify_partition"]
 def verify_partition(disk: Disk, path: str, *, compacted: bool = False) -> list[Finding]:
     """Everything that is wrong or worth a note in one partition's directory. Empty for a log as a stop leaves it.
 
-    `compacted`: offsets may skip where compaction removed records. The log must not be open meanwhile.
+    `compacted`: offsets may skip where compaction removed records; needed only where no state tells. The log must not be
+    open meanwhile.
 
     >>> import tempfile
     >>> from ringlog.disk.plain import PlainDisk
@@ -97,6 +98,7 @@ class _PartitionCheck:
         epochs = None
         if state is not None:
             self._swap(state)
+            self._compacted |= state.was_compacted
             for base in superseded(state, sizes):
                 found = (
                     f"{sizes.pop(base)} bytes of a deleted or compacted segment; the next open removes them"
