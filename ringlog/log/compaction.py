@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from ringlog.disk.api import File
-from ringlog.errors import CorruptBatch, CorruptSegment
+from ringlog.errors import CorruptSegment
 from ringlog.limits import MIB
 from ringlog.log.compaction_plan import CompactionPlan, Group, group_segments, may_drop_tombstones
 from ringlog.log.extent import block_ceil, block_floor
@@ -213,11 +213,6 @@ class Compaction:
         file = self.log.context.disk.open(self.log.files.path_of(segment.base_offset), direct=True)
         try:
             yield from self._walk_file(segment, file, visit)
-        except CorruptBatch as fault:
-            name = offset_name(segment.base_offset, LOG)
-            error = CorruptSegment(f"{self.log.name}: {name}: {fault}; found by compaction, it is not served")
-            self._housekeeper.quarantine(segment, error)
-            raise error from fault
         finally:
             self.log.context.disk.close(file)
 
@@ -232,8 +227,11 @@ class Compaction:
             found = scan(data, level="crc")
             is_last = stop == segment.position or got < stop - begin
             if found.fault is not None and (is_last or not found.incomplete):
-                at = begin - carry + found.fault.position
-                raise CorruptBatch(found.fault.field, at, found.fault.reason)
+                at, name = begin - carry + found.fault.position, offset_name(segment.base_offset, LOG)
+                why = f"byte {at}: {found.fault.field}: {found.fault.reason}"
+                error = CorruptSegment(f"{self.log.name}: segment {name} is not served: {why}")
+                self._housekeeper.quarantine(segment, error)
+                raise error
             if len(found.table) and not (yield from visit(data[: found.end], found.table)):
                 return
             rest = data[found.end :]

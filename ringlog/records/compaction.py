@@ -6,12 +6,14 @@ without a key are never superseded.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ringlog import limits
+from ringlog.errors import CorruptBatch
 from ringlog.native import _kernel
 from ringlog.records import codecs
 from ringlog.records.codecs import unfold
@@ -50,8 +52,17 @@ def note(keys: OffsetMap, data: Any, table: npt.NDArray[np.void], start_offset: 
     >>> note(keys, batch, check(batch), 0), keys.get(b"lamp")
     (None, 1)
     """
-    full_at = keys.note(data, table.tobytes(), _payloads(data, table), start_offset)
-    return full_at if full_at >= 0 else None
+    for rows in _runs(table):
+        payloads = None
+        if is_compressed(rows):
+            payload = _payload(data, rows)
+            if payload is None:
+                continue
+            payloads = [payload]
+        full_at = keys.note(data, rows.tobytes(), payloads, start_offset)
+        if full_at >= 0:
+            return full_at
+    return None
 
 
 def filter_batches(
@@ -69,38 +80,50 @@ def filter_batches(
     >>> [(record.offset, record.value) for record in decode(out[: kept.nbytes])]
     [(1, b'off')]
     """
-    compressed = np.flatnonzero(table["attributes"] & CODEC_MASK)
-    written, changed, start = 0, False, 0
-    for row in [*compressed.tolist(), len(table)]:
-        if start < row:
-            nbytes, _, dropped = keys.filter(
-                data,
-                table[start:row].tobytes(),
-                rules.end_offset,
-                rules.drop_tombstones,
-                rules.live,
-                out[written:],
-            )
-            written, changed = written + nbytes, changed or dropped
-        if row < len(table):
-            batch = _filter_compressed(keys, data, table[row : row + 1], rules)
-            original = _batch(data, table[row])
+    written, changed = 0, False
+    for rows in _runs(table):
+        if is_compressed(rows):
+            batch = _filter_compressed(keys, data, rows, rules)
+            original = _batch(data, rows[0])
             if batch is None or len(batch) > len(original):
                 batch = original  # what is superseded does no harm; a batch that grows might
             else:
                 changed = True
-            out[written : written + len(batch)] = batch
-            written += len(batch)
-        start = row + 1
+            nbytes = len(batch)
+            out[written : written + nbytes] = batch
+        else:
+            nbytes, _, dropped = keys.filter(
+                data, rows.tobytes(), rules.end_offset, rules.drop_tombstones, rules.live, out[written:]
+            )
+            changed |= dropped
+        written += nbytes
     return Kept(written, changed)
+
+
+def _runs(table: npt.NDArray[np.void]) -> Iterator[npt.NDArray[np.void]]:
+    """The rows in pieces: neighbours that are not compressed together, and each compressed one alone."""
+    start = 0
+    for row in np.flatnonzero(table["attributes"] & CODEC_MASK).tolist():
+        if start < row:
+            yield table[start:row]
+        yield table[row : row + 1]
+        start = row + 1
+    if start < len(table):
+        yield table[start:]
+
+
+def is_compressed(rows: npt.NDArray[np.void]) -> bool:
+    """Whether a run of rows is a compressed batch."""
+    return bool(int(rows["attributes"][0]) & CODEC_MASK)
 
 
 def _filter_compressed(
     keys: OffsetMap, data: Any, row: npt.NDArray[np.void], rules: Rules
 ) -> bytes | bytearray | None:
     """What is left of a compressed batch, compressed as it was; None when all of it is."""
-    (payload,) = _payloads(data, row) or (None,)
-    assert payload is not None
+    payload = _payload(data, row)
+    if payload is None:
+        return None
     base = int(row["base_offset"][0])
     at = int(np.searchsorted(rules.live, base))
     keep_empty = at < len(rules.live) and int(rules.live[at]) == base
@@ -113,15 +136,15 @@ def _filter_compressed(
     return _kernel.fold(left, codecs.fold(codec, memoryview(left)[limits.BATCH_HEADER_BYTES :]), codec)
 
 
-def _payloads(data: Any, table: npt.NDArray[np.void]) -> list[memoryview | None] | None:
-    """For each batch what its records unfold to, None where they are not compressed."""
-    compressed = table["attributes"] & CODEC_MASK
-    if not compressed.any():
+def _payload(data: Any, row: npt.NDArray[np.void]) -> memoryview | None:
+    """What a compressed batch unfolds to; None for one that cannot be read. It is as its producer sent it, which a node
+    does not check: it stays as it is, and tells nothing of its keys."""
+    try:
+        payload = unfold(_batch(data, row[0])[limits.BATCH_HEADER_BYTES :], row[0])
+        _kernel.RecordIndex(data, row.tobytes(), [payload], tuple)
+    except CorruptBatch:
         return None
-    return [
-        unfold(_batch(data, row)[limits.BATCH_HEADER_BYTES :], row) if codec else None
-        for row, codec in zip(table, compressed.tolist(), strict=True)
-    ]
+    return payload
 
 
 def _batch(data: Any, row: Any) -> memoryview:

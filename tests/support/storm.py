@@ -84,7 +84,7 @@ class Storm:
         self._run()
         rare: list[tuple[float, Callable[[TopicPartition], None]]] = [
             (0.02, lambda _: self.store.checkpoint()),
-            (0.15, lambda _: self.store.upkeep.check_now()),
+            (0.6, lambda _: self.store.upkeep.check_now()),
             (0.03, self._move_start),
             (0.01, self._truncate),
             (0.01, self._reopen),
@@ -363,7 +363,7 @@ class Storm:
             self.disk.put(file, bytes(content))
 
     def _new_store(self) -> LogStore:
-        return LogStore(self.disk, ROOT, memory=aligned_memory(6 * MIB))
+        return LogStore(self.disk, ROOT, memory=aligned_memory(6 * MIB), compaction_bytes_per_s=None)
 
     def _open(self, name: TopicPartition) -> None:
         settings = self._settings()

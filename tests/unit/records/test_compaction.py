@@ -13,7 +13,7 @@ from ringlog.records.compaction import OffsetMap, Rules, filter_batches, note
 from ringlog.records.decode import decode
 from ringlog.records.encode import encode
 from ringlog.records.scan import check
-from tests.support.batches import sparse_batches
+from tests.support.batches import reseal, sparse_batches
 from tests.support.twins import compaction as twin
 
 SEED = bytes(range(16))
@@ -146,6 +146,16 @@ def test_a_compressed_batch_stays_compressed_as_it_was(codec):
     assert next(r.value for r in decode(left)) == values[40]
     whole, changed = filtered(OffsetMap(1024, SEED), data)
     assert (whole, changed) == (bytes(data), False)
+
+
+def test_a_compressed_batch_that_cannot_be_read_stays_as_its_producer_sent_it():
+    good = encode([b"1"], keys=[b"a"], timestamps=0)
+    bad = bytearray(encode([b"x" * 500], keys=[b"a"], timestamps=0, base_offset=1, codec=Codec.ZSTD))
+    bad[70:80] = bytes(10)
+    reseal(bad)
+    data = good + bad
+    left, changed = filtered(map_of(data), data)
+    assert (left, changed) == (bytes(data), False)
 
 
 def test_a_full_map_says_from_where_on_it_knows_nothing():
