@@ -31,8 +31,8 @@ __all__ = ["Finding", "Rule", "Severity", "iter_findings", "verify_partition"]
 def verify_partition(disk: Disk, path: str, *, compacted: bool = False) -> list[Finding]:
     """Everything that is wrong or worth a note in one partition's directory. Empty for a log as a stop leaves it.
 
-    `compacted`: offsets may skip where compaction removed records; needed only where no state tells. The log must not be
-    open meanwhile.
+    `compacted`: offsets may skip where compaction removed records; needed only where no state tells. The log must
+    not be open meanwhile.
 
     >>> import tempfile
     >>> from ringlog.disk.plain import PlainDisk

@@ -19,8 +19,20 @@ from tests.support.keyed_logs import COMPACT, KeyedLog
 from tests.support.logs import LogWorld
 
 
+_worlds: list[LogWorld] = []
+
+
+@pytest.fixture(autouse=True)
+def end_of_the_world():
+    """What a test leaves under way ends with its disk."""
+    yield
+    while _worlds:
+        _worlds.pop().fake.lose_power()
+
+
 def keyed_log(seed=1, *, settings=COMPACT, batches=80, compresses=True, **options):
     world = LogWorld(FakeDisk(seed), settings, memory_bytes=16 * MIB)
+    _worlds.append(world)
     log = KeyedLog(world, random.Random(seed), **options)
     log.compresses = compresses
     for _ in range(batches):
