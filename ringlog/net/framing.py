@@ -30,9 +30,12 @@ class Api(IntEnum):
     ALTER_TOPIC = 7
     ADD_PARTITIONS = 8
     DESCRIBE_PARTITIONS = 9
+    DELETE_RECORDS = 20
 
 
-SHARD_APIS = frozenset({Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS, Api.DESCRIBE_PARTITIONS})
+SHARD_APIS = frozenset(
+    {Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS, Api.DESCRIBE_PARTITIONS, Api.DELETE_RECORDS}
+)
 """Answered by the shard that serves the partition in the header."""
 CONTROLLER_APIS = frozenset(
     {Api.INIT_PRODUCER, Api.CREATE_TOPIC, Api.DELETE_TOPIC, Api.ALTER_TOPIC, Api.ADD_PARTITIONS}

@@ -84,7 +84,12 @@ class ShardAgent:
             self._links.end_wait()
             return
         wait_s = IDLE_WAIT_S if room else FULL_RING_WAIT_S
-        for due_ms in (self.core.fetches.next_deadline_ms, self.core.hosting.next_retry_ms):
+        core = self.core
+        for due_ms in (
+            core.fetches.next_deadline_ms,
+            core.hosting.next_retry_ms,
+            self._store.upkeep.due_ms,
+        ):
             if due_ms is not None:
                 wait_s = min(wait_s, max(0.0, (due_ms - now_ms) / 1000))
         if self.core.hosting.has_to_open:
@@ -150,5 +155,7 @@ class ShardAgent:
     def _show(self, now_ms: int) -> None:
         if now_ms - self._shown_ms >= SHOW_MS:
             self._shown_ms = now_ms
-            self._stats.counts["memory_free_bytes"] = self._store.memory_free_bytes
+            counts, space = self._stats.counts, self._store.space
+            counts["memory_free_bytes"] = self._store.memory_free_bytes
+            counts["disk_free_bytes"], counts["disk_full"] = space.free_bytes or 0, int(space.is_full)
             self._stats.show()

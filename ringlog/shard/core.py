@@ -18,13 +18,14 @@ from ringlog.errors import (
     check,
 )
 from ringlog.log.batch import BatchInfo, batch_infos
-from ringlog.log.events import Event, Fenced, Progress, disk_error
+from ringlog.log.events import Event, Fenced, Progress, StartMoved, disk_error
 from ringlog.log.reading import TimedOffset
 from ringlog.log.store import LogStore
 from ringlog.net.framing import Acks, Api, Flag
 from ringlog.net.messages import (
     EARLIEST,
     LATEST,
+    DeleteRecordsRequest,
     DescribePartitionsReply,
     DescribePartitionsRequest,
     FetchRequest,
@@ -41,6 +42,7 @@ from ringlog.ring.drain import DrainStatus
 from ringlog.ring.stats import Stats
 from ringlog.shard.asker import Asker, Outlet
 from ringlog.shard.commands import NodeApi, unpack_u64
+from ringlog.shard.deleting import DeletionDesk
 from ringlog.shard.fetching import FetchDesk
 from ringlog.shard.hosting import HostedPartition, Hosting
 
@@ -58,6 +60,7 @@ class ShardCore:
         self.stats = stats
         self.hosting = Hosting(shard, store, stats, self._partition_gone)
         self.fetches = FetchDesk(store, stats, self.hosting.find, region, first_session)
+        self.deletions = DeletionDesk(store, self.hosting)
         self._now_ms = 0
         self._now_us = 0
 
@@ -168,6 +171,8 @@ class ShardCore:
         elif asker.api_key == Api.DESCRIBE_PARTITIONS:
             request = decode_body(body, DescribePartitionsRequest)
             asker.reply_struct(DescribePartitionsReply([self._describe(p) for p in request.partitions]))
+        elif asker.api_key == Api.DELETE_RECORDS:
+            self.deletions.delete(asker, decode_body(body, DeleteRecordsRequest))
         elif asker.api_key == NodeApi.RELEASE:
             self.fetches.release(unpack_u64(body))
         else:
@@ -210,6 +215,8 @@ class ShardCore:
                 self.hosting.fenced(event.log, event.error, self._now_ms)
             elif hosted is None or hosted.log is not event.log:
                 continue
+            elif isinstance(event, StartMoved):
+                self.deletions.moved(hosted, event.offset)
             elif isinstance(event, Progress) and event.durability >= event.log.settings.flush.acks_at:
                 if hosted.watchers:
                     self.fetches.grown(hosted, self._now_ms)
@@ -220,12 +227,14 @@ class ShardCore:
     def forget(self, outlet: Outlet) -> None:
         """A network process died: nothing that it asked for is answered any more."""
         self.fetches.forget(outlet)
+        self.deletions.forget(outlet)
         for hosted in self.hosting.hosted.values():
             if hosted.acks:
                 hosted.acks.forget(outlet)
 
     def _partition_gone(self, hosted: HostedPartition) -> None:
         self.fetches.gone(hosted, self._now_ms)
+        self.deletions.gone(hosted)
 
 
 class _OffsetQuestion:

@@ -97,6 +97,8 @@ def test_the_produce_reply_of_the_document_is_that_of_the_code():
         ("Topics (5 to 8)", 4, messages.TopicReply),
         ("Describe partitions (9)", 0, messages.DescribePartitionsRequest),
         ("Describe partitions (9)", 1, messages.PartitionDescription),
+        ("Delete records (20)", 0, messages.DeleteRecordsRequest),
+        ("Delete records (20)", 1, messages.DeleteRecordsReply),
         ("Errors", 0, messages.ErrorReply),
     ],
 )
@@ -117,6 +119,8 @@ def test_the_fields_of_a_control_body_stand_in_the_order_of_the_code(heading, ta
         ("List offsets (2)", 0, "queries", messages.OffsetQuery),
         ("List offsets (2)", 1, "found", messages.FoundOffset),
         ("Metadata (3)", 2, "partitions", messages.PartitionMetadata),
+        ("Delete records (20)", 0, "partitions", messages.PartitionStart),
+        ("Delete records (20)", 1, "deleted", messages.DeletedRecords),
     ],
 )
 def test_the_structures_inside_a_body_have_the_fields_of_the_code(heading, table, column, kind):
