@@ -18,9 +18,9 @@ from ringlog.coordination.catalogue import Catalogue
 from ringlog.coordination.describe import described
 from ringlog.coordination.membership import Change
 from ringlog.coordination.records import MemberKey, MemberValue, OffsetKey, Record, by_topic
-from ringlog.coordination.sessions import MemberAt, Sessions
+from ringlog.coordination.sessions import MemberAt, Sessions, Ticket
 from ringlog.coordination.state import Group, GroupsImage, Member
-from ringlog.coordination.waiting import Ticket, WaitingRoom
+from ringlog.coordination.waiting import WaitingRoom
 from ringlog.errors import (
     InstanceFenced,
     InvalidRequest,
@@ -109,7 +109,7 @@ class GroupCoordinator:
         else:
             self._stay(change, group, request, now_ms)
         member = group.members[request.member_id]
-        self._hear(group, member, now_ms)
+        self._hear(group, member, now_ms, ticket)
         at = MemberAt(group.group_id, member.member_id)
         superseded = self._waiting.leave(at)
         if superseded is not None:
@@ -251,9 +251,9 @@ class GroupCoordinator:
                 self._tell(group, replies)
         return Outcome(change.records, replies)
 
-    def connection_lost(self, group_id: str, member_id: str, now_ms: int) -> None:
-        """The process of a member on this host is gone: unless it is heard of again soon, its session is over."""
-        self._sessions.end_at(MemberAt(group_id, member_id), now_ms + GONE_MS)
+    def clients_left(self, gone: Callable[[Ticket], bool], now_ms: int) -> None:
+        """Processes of members have died: unless they are heard of again soon, their sessions are over."""
+        self._sessions.end_at(now_ms + GONE_MS, gone)
 
     def forget(self, gone: Callable[[Ticket], bool]) -> None:
         """Nobody is there any more behind tickets of which `gone` is true."""
@@ -265,9 +265,9 @@ class GroupCoordinator:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _hear(self, group: Group, member: Member, now_ms: int) -> None:
-        at = MemberAt(group.group_id, member.member_id)
-        self._sessions.hear(at, timeout_ms=member.said.session_timeout_ms, now_ms=now_ms)
+    def _hear(self, group: Group, member: Member, now_ms: int, ticket: Ticket = None) -> None:
+        at, timeout_ms = MemberAt(group.group_id, member.member_id), member.said.session_timeout_ms
+        self._sessions.hear(at, timeout_ms=timeout_ms, now_ms=now_ms, ticket=ticket)
 
     def _outcome(self, change: Change, group: Group, replies: list[Reply]) -> Outcome:
         for record in change.records:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+Ticket = Any
+"""Who waits for a reply; it is only handed back."""
 
 
 class MemberAt(NamedTuple):
@@ -27,6 +30,8 @@ class Sessions:
     def __init__(self) -> None:
         self._heard_ms: dict[MemberAt, int] = {}
         self._end_ms: dict[MemberAt, int] = {}
+        self._tickets: dict[MemberAt, Ticket] = {}
+        """Of each member's last heartbeat."""
         self._due: list[tuple[int, MemberAt]] = []
         self._looked_for: dict[MemberAt, int] = {}
         """The one entry of `_due` that counts for each member; its session ends then or later."""
@@ -35,18 +40,20 @@ class Sessions:
     def next_due_ms(self) -> int | None:
         return self._due[0][0] if self._due else None
 
-    def hear(self, at: MemberAt, *, timeout_ms: int, now_ms: int) -> None:
+    def hear(self, at: MemberAt, *, timeout_ms: int, now_ms: int, ticket: Ticket = None) -> None:
         """The member lives: its session goes on for `timeout_ms`."""
         self._heard_ms[at] = now_ms
+        self._tickets[at] = ticket
         self._end_ms[at] = now_ms + timeout_ms
         if self._looked_for.get(at, now_ms + timeout_ms + 1) > now_ms + timeout_ms:
             self._look_at(at, now_ms + timeout_ms)
 
-    def end_at(self, at: MemberAt, end_ms: int) -> None:
-        """Unless it is heard of again, the member's session ends by then."""
-        if at in self._end_ms and end_ms < self._end_ms[at]:
-            self._end_ms[at] = end_ms
-            self._look_at(at, end_ms)
+    def end_at(self, end_ms: int, gone: Callable[[Ticket], bool]) -> None:
+        """Members whose last ticket is `gone` end by then, unless they are heard of again."""
+        for at in [at for at, ticket in self._tickets.items() if ticket is not None and gone(ticket)]:
+            if end_ms < self._end_ms[at]:
+                self._end_ms[at] = end_ms
+                self._look_at(at, end_ms)
 
     def over(self, now_ms: int) -> list[MemberAt]:
         """Members whose sessions have ended. They are forgotten."""
@@ -69,7 +76,7 @@ class Sessions:
         return {name: known[at] for name in members if (at := MemberAt(group_id, name)) in known}
 
     def forget(self, at: MemberAt) -> None:
-        for known in (self._heard_ms, self._end_ms, self._looked_for):
+        for known in (self._heard_ms, self._end_ms, self._looked_for, self._tickets):
             known.pop(at, None)
 
     def _look_at(self, at: MemberAt, due_ms: int) -> None:

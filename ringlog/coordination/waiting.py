@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ringlog.coordination.sessions import MemberAt
-
-Ticket = Any
-"""Who waits for a reply; it is only handed back."""
+from ringlog.coordination.sessions import MemberAt, Ticket
 
 
 class Waiting(NamedTuple):

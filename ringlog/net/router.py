@@ -18,6 +18,7 @@ from zmq.utils.monitor import recv_monitor_message
 from ringlog.errors import NodeFailed, RingClosed, RingCorrupt, RingStale
 from ringlog.limits import FRAME_BYTES_MAX, KIB, MIB
 from ringlog.net.connections import Connections, cut
+from ringlog.net.departed import Departed
 from ringlog.net.service import NetService
 from ringlog.ring.board import Board, Links, ProcessState
 from ringlog.ring.link import LinkEnd
@@ -28,6 +29,8 @@ RECEIVE_MESSAGES_MAX = 256
 ZERO_COPY_BYTES = 64 * KIB
 """Smaller messages are cheaper to copy than to share with the socket's thread."""
 IDLE_WAIT_MS = 500
+DEPARTED_WAIT_MS = 10
+"""While a client that hung up is looked at: it may be about to die."""
 SHOW_US = 250_000
 EXPIRE_US = 10_000_000
 QUIET_BYTES = 32 * MIB
@@ -96,18 +99,19 @@ class RouterSocket:
             raise
         return True
 
-    def follow_connections(self) -> list[bytes]:
-        """Read the monitor; the clients that have left. At the bound, stop listening until somebody leaves: without
-        descriptors libzmq spins."""
-        left: list[bytes] = []
+    def follow_connections(self) -> list[tuple[bytes, int | None]]:
+        """Read the monitor; the clients that have left, and their processes if they are on this host. At the bound,
+        stop listening until somebody leaves: without descriptors libzmq spins."""
+        left: list[tuple[bytes, int | None]] = []
         while self.monitor.poll(0):
             event = recv_monitor_message(self.monitor)
             if event["event"] == zmq.EVENT_ACCEPTED:
                 self.connections.accepted(event["value"])
             elif event["event"] == zmq.EVENT_DISCONNECTED:
+                process = self.connections.process_of(event["value"])
                 client = self.connections.ended(event["value"])
                 if client is not None:
-                    left.append(client)
+                    left.append((client, process))
         count = len(self.connections)
         if self._listening and count >= self._connections_max:
             _log.warning("%d connections: no more are accepted until some are closed", count)
@@ -157,6 +161,7 @@ class RouterAgent:
         self._poller.register(self._socket.socket, zmq.POLLIN)
         self._poller.register(self._socket.monitor, zmq.POLLIN)
         self._poller.register(links.bell.fd, zmq.POLLIN)
+        self._departed = Departed()
         self._clock = LoopClock(stats)
         self._quiet_bytes = _private_bytes()
         self._shown_us = 0
@@ -167,6 +172,7 @@ class RouterAgent:
         while not self._stopping():
             self.cycle()
         self._poller.unregister(self._socket.socket)
+        self.service.end_heartbeats()
         until = time.monotonic() + DRAIN_S
         while self.service.peers.pending_count and time.monotonic() < until:
             self.cycle(receive=False)
@@ -185,11 +191,12 @@ class RouterAgent:
         room = service.retry_overflow()
         room = self._links.pump() and room  # also while something waits: one full ring holds up no other
         self._show(now_us)
+        self._report_deaths()
         if service.has_image and self._board.state(self._process) is not ProcessState.READY:
             self._board.set_state(self._process, ProcessState.READY)
         if busy:
             return
-        wait_ms = IDLE_WAIT_MS if room else 1
+        wait_ms = (DEPARTED_WAIT_MS if self._departed.watching else IDLE_WAIT_MS) if room else 1
         if self._links.announce_wait():
             self._clock.rest(time.monotonic_ns() // 1000)
             for source, _ in self._poller.poll(wait_ms):
@@ -221,8 +228,18 @@ class RouterAgent:
         return True
 
     def _follow_connections(self) -> None:
-        for routing_id in self._socket.follow_connections():
-            self.service.peers.left(routing_id)
+        for routing_id, process in self._socket.follow_connections():
+            session = self.service.peers.left(routing_id)
+            if session is not None and process is not None:
+                now_us = time.monotonic_ns() // 1000
+                self._departed.add(session=session, pid=process, now_us=now_us)
+        self._report_deaths()
+
+    def _report_deaths(self) -> None:
+        if self._departed.watching:
+            dead = self._departed.dead(time.monotonic_ns() // 1000)
+            if dead:
+                self.service.clients_died(dead)
 
     def _take_replies(self) -> bool:
         busy = False

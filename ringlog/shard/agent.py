@@ -69,6 +69,7 @@ class ShardAgent:
         self._follow_links()
         busy = self._take_requests()
         core.hosting.work(now_ms)
+        core.groups.work(now_ms)
         self._report_applied()
         core.progress(self._store.run(now_ms=now_ms, wait_s=0.0))
         core.fetches.expire(now_ms)
@@ -83,7 +84,12 @@ class ShardAgent:
             self._links.end_wait()
             return
         wait_s = IDLE_WAIT_S if room else FULL_RING_WAIT_S
-        for due_ms in (self.core.fetches.next_deadline_ms, self.core.hosting.next_retry_ms):
+        core = self.core
+        for due_ms in (
+            core.fetches.next_deadline_ms,
+            core.hosting.next_retry_ms,
+            core.groups.next_due_ms,
+        ):
             if due_ms is not None:
                 wait_s = min(wait_s, max(0.0, (due_ms - now_ms) / 1000))
         if self.core.hosting.has_to_open:

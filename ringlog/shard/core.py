@@ -21,7 +21,7 @@ from ringlog.log.batch import BatchInfo, batch_infos
 from ringlog.log.events import Event, Fenced, Progress, disk_error
 from ringlog.log.reading import TimedOffset
 from ringlog.log.store import LogStore
-from ringlog.net.framing import Acks, Api, Flag
+from ringlog.net.framing import GROUP_APIS, Acks, Api, Flag
 from ringlog.net.messages import (
     EARLIEST,
     LATEST,
@@ -42,6 +42,7 @@ from ringlog.ring.stats import Stats
 from ringlog.shard.asker import Asker, Outlet
 from ringlog.shard.commands import NodeApi, unpack_u64
 from ringlog.shard.fetching import FetchDesk
+from ringlog.shard.groups import GroupDesk
 from ringlog.shard.hosting import HostedPartition, Hosting
 
 _CODEC_BITS = 0b111
@@ -56,8 +57,9 @@ class ShardCore:
     ) -> None:
         self.store = store
         self.stats = stats
-        self.hosting = Hosting(shard, store, stats, self._partition_gone)
+        self.hosting = Hosting(shard, store, stats, self._partition_opened, self._partition_gone)
         self.fetches = FetchDesk(store, stats, self.hosting.find, region, first_session)
+        self.groups = GroupDesk(store, self.hosting.image, self.hosting.find)
         self._now_ms = 0
         self._now_us = 0
 
@@ -123,6 +125,8 @@ class ShardCore:
         self, asker: Asker, data: memoryview, batches: list[BatchInfo], acks: int, attributes: int
     ) -> None:
         hosted = self.hosting.find(asker.partition)
+        if self.groups.hosts(asker.partition):
+            raise InvalidRequest(f"{hosted.name} is the node's own: nobody else writes to it")
         if attributes & ~_CODEC_BITS:
             raise InvalidRequest(
                 f"batch attributes {attributes:#x}: clients set the codec alone; transactions are not there yet"
@@ -168,8 +172,13 @@ class ShardCore:
         elif asker.api_key == Api.DESCRIBE_PARTITIONS:
             request = decode_body(body, DescribePartitionsRequest)
             asker.reply_struct(DescribePartitionsReply([self._describe(p) for p in request.partitions]))
+        elif asker.api_key in GROUP_APIS:
+            self.groups.answer(asker, body, self._now_ms)
         elif asker.api_key == NodeApi.RELEASE:
             self.fetches.release(unpack_u64(body))
+        elif asker.api_key == NodeApi.LEFT:
+            for session in unpack_u64(body):
+                self.groups.client_left(asker.outlet, session, self._now_ms)
         else:
             raise UnsupportedVersion(f"api {asker.api_key} is not known to this node")
 
@@ -197,6 +206,7 @@ class ShardCore:
         self.hosting.image.apply(delta)
         if not delta.more:
             self.hosting.follow(self._now_ms)
+            self.groups.follow(self._now_ms)
 
     # -- what the log tells --------------------------------------------------------------------------------------
 
@@ -215,17 +225,23 @@ class ShardCore:
                     self.stats.observe("append_us", self._now_us - ack.received_us)
                 grown[hosted.partition] = hosted
         for hosted in grown.values():
+            self.groups.durable(hosted)
             if hosted.watchers:
                 self.fetches.grown(hosted, self._now_ms)
 
     def forget(self, outlet: Outlet) -> None:
         """A network process died: nothing that it asked for is answered any more."""
         self.fetches.forget(outlet)
+        self.groups.forget(outlet)
         for hosted in self.hosting.hosted.values():
             if hosted.acks:
                 hosted.acks.forget(outlet)
 
+    def _partition_opened(self, hosted: HostedPartition) -> None:
+        self.groups.opened(hosted)
+
     def _partition_gone(self, hosted: HostedPartition) -> None:
+        self.groups.gone(hosted)
         self.fetches.gone(hosted, self._now_ms)
 
 

@@ -153,7 +153,7 @@ def test_a_silent_member_is_dead_after_its_session_timeout():
 def test_a_member_whose_process_is_gone_is_dead_soon():
     desk = Desk(t=1)
     desk.beat("a", JOIN)
-    desk.coordinator.connection_lost("g", "a", 100)
+    desk.coordinator.clients_left(lambda ticket: ticket[0] == "a", 100)
     desk.keep(desk.coordinator.tick(1099))
     assert desk.group.members
     desk.keep(desk.coordinator.tick(1100))
@@ -163,7 +163,7 @@ def test_a_member_whose_process_is_gone_is_dead_soon():
 def test_a_member_that_reconnects_is_not_dead():
     desk = Desk(t=1)
     epoch = desk.beat("a", JOIN).member_epoch
-    desk.coordinator.connection_lost("g", "a", 100)
+    desk.coordinator.clients_left(lambda ticket: ticket[0] == "a", 100)
     desk.beat("a", epoch, [0], now=600)
     desk.keep(desk.coordinator.tick(30_000))
     assert desk.group.members
