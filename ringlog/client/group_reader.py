@@ -121,7 +121,7 @@ class GroupReader:
         if assigned:
             self._take(assigned)
 
-    def _take(self, tps: set[TopicPartition]) -> None:
+    def _take(self, tps: dict[TopicPartition, int]) -> None:
         """Begin with partitions where the group stopped."""
         timeout_s = self._timeout_s()
         found = offsets.places(self._connection, sorted(tps), timeout_s)

@@ -9,7 +9,7 @@ rest. When the group has not answered for a session, or fences the member, every
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ringlog.errors import InstanceFenced, MemberFenced, RinglogError
@@ -59,6 +59,8 @@ class Membership:
         """What was held until the group took it away; the poller has not heard of it yet."""
         self.failure: RinglogError | None = None
         """Why this member can never be one again."""
+        self._since: dict[TopicPartition, int] = {}
+        """The epoch with which each partition came to be told."""
         self._topics: tuple[str, ...] = ()
         self._pattern: str | None = None
         self._unsaid = True
@@ -84,8 +86,9 @@ class Membership:
         return self.held - self.told
 
     @property
-    def to_take(self) -> set[TopicPartition]:
-        return set(self.told - self.held)
+    def to_take(self) -> dict[TopicPartition, int]:
+        """What to begin with, and since which epoch it is this member's."""
+        return {tp: self._since[tp] for tp in self.told - self.held}
 
     @property
     def unsettled(self) -> bool:
@@ -97,9 +100,10 @@ class Membership:
         self.held.difference_update(tps)
         self._news = True
 
-    def took(self, tps: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """The work on these begins; not on those that were lost meanwhile. Those that are taken."""
-        taken = set(self.told.intersection(tps))
+    def took(self, tps: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        """The work on these begins, as `to_take` had them; not on those that were another's meanwhile, which may have
+        come further than was known then. Those that are taken."""
+        taken = {tp for tp, since in tps.items() if self._since.get(tp) == since}
         self.held |= taken
         return taken
 
@@ -163,6 +167,7 @@ class Membership:
         self.told = frozenset(
             TopicPartition(some.topic, index) for some in reply.assigned for index in some.partitions
         )
+        self._since = {tp: self._since.get(tp, self.epoch) for tp in self.told}
 
     def failed(self, heartbeat: Heartbeat, error: RinglogError, now_s: float) -> None:
         """No answer, or a bad one."""
@@ -200,7 +205,7 @@ class Membership:
     def _lose_all(self, now_s: float) -> None:
         """Nothing is held any more, and whatever is still on its way counts no more: join again."""
         self.lost |= self.held
-        self.epoch, self.told, self.held = JOIN, frozenset(), set()
+        self.epoch, self.told, self.held, self._since = JOIN, frozenset(), set(), {}
         self._life += 1
         self._under_way = None
         self._answered_s = now_s
