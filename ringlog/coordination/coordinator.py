@@ -114,7 +114,8 @@ class GroupCoordinator:
         superseded = self._waiting.leave(at)
         if superseded is not None:
             replies.append(Reply(superseded.ticket, GroupHeartbeatReply(superseded.epoch)))
-        wait_ms = min(max(request.wait_ms, 0), HEARTBEAT_WAIT_MS_MAX)
+        # A member must be heard of several times in a session.
+        wait_ms = min(max(request.wait_ms, 0), HEARTBEAT_WAIT_MS_MAX, member.said.session_timeout_ms // 3)
         if member.epoch != request.member_epoch:
             replies.append(Reply(ticket, _assigned(member)))
         elif wait_ms == 0:
