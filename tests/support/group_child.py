@@ -1,6 +1,6 @@
 """A consumer of a fleet, as a process: prints a line for each record that it gets, then commits.
 
-    python -m tests.support.group_child BOOTSTRAP GROUP TOPIC SECONDS
+python -m tests.support.group_child BOOTSTRAP GROUP TOPIC SECONDS
 """
 
 from __future__ import annotations
