@@ -54,6 +54,7 @@ def _description(described: GroupInfo) -> dict[str, Any]:
         "epoch": described.epoch,
         "assignor": described.assignor,
         "lag": described.lag,
+        "lag_ms": described.lag_ms,
         "members": [
             {
                 "member": m.member_id,
@@ -74,6 +75,7 @@ def _description(described: GroupInfo) -> dict[str, Any]:
                 "committed": p.committed,
                 "readable": p.readable_offset,
                 "lag": p.lag,
+                "lag_ms": p.lag_ms,
                 "metadata": p.metadata,
                 "member": p.member_id,
             }
@@ -108,11 +110,12 @@ def _print_description(described: GroupInfo) -> None:
                 "-" if p.committed is None else p.committed,
                 p.readable_offset,
                 p.lag,
+                p.lag_ms,
                 p.member_id or "-",
             )
             for p in described.partitions
         ]
-        print_table(("TOPIC", "PARTITION", "COMMITTED", "READABLE", "LAG", "MEMBER"), parts)
+        print_table(("TOPIC", "PARTITION", "COMMITTED", "READABLE", "LAG", "LAG MS", "MEMBER"), parts)
 
 
 def reset_group(

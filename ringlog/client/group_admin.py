@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ringlog.client import offsets as lookups
+from ringlog.client.ages import behind_ms, timestamps_at
 from ringlog.client.connection import Connection
 from ringlog.errors import CoordinatorLoading, UnknownGroup, UnknownTopic
 from ringlog.limits import OFFSETS_PARTITIONS
@@ -58,6 +59,8 @@ class GroupPartition:
     metadata: str
     member_id: str
     """Who reads it; "": nobody."""
+    lag_ms: int
+    """How long ago the oldest record was made that is still to be read; 0: there is none."""
 
     @property
     def lag(self) -> int:
@@ -79,7 +82,13 @@ class GroupInfo:
 
     @property
     def lag(self) -> int:
+        """Records that are still to be read."""
         return sum(partition.lag for partition in self.partitions)
+
+    @property
+    def lag_ms(self) -> int:
+        """How long ago the oldest of them was made."""
+        return max((partition.lag_ms for partition in self.partitions), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +145,10 @@ class GroupAdmin:
         committed = {TopicPartition(row.topic, row.partition): row for row in reply.offsets}
         tps = sorted(holders.keys() | committed.keys())
         starts, ends = self._ends(tps, timeout_s)
+        unread = {tp: max(committed[tp].offset if tp in committed else 0, starts[tp]) for tp in tps}
+        stamps = timestamps_at(
+            self._connection, {tp: at for tp, at in unread.items() if at < ends[tp]}, timeout_s
+        )
         partitions = [
             GroupPartition(
                 *tp,
@@ -144,6 +157,7 @@ class GroupAdmin:
                 ends[tp],
                 committed[tp].metadata if tp in committed else "",
                 holders.get(tp, ""),
+                behind_ms(stamps[tp]) if tp in stamps else 0,
             )
             for tp in tps
         ]

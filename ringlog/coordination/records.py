@@ -47,7 +47,7 @@ class HoldingKey(_Key, frozen=True, tag="holding"):
     member: str
 
 
-class OffsetKey(_Key, frozen=True, tag="offset"):
+class OffsetKey(_Key, frozen=True, tag="offset", gc=False):
     group: str
     topic: str
     partition: int
@@ -92,7 +92,7 @@ class HoldingValue(_Value, frozen=True):
     """By topic: index, the member epoch that it was given with, and whether it is to be given up."""
 
 
-class OffsetValue(_Value, frozen=True):
+class OffsetValue(_Value, frozen=True, gc=False):
     """How far a group has come in a partition."""
 
     offset: int
@@ -134,7 +134,8 @@ def encode_record(record: Record) -> tuple[bytes, bytes | None]:
     >>> decode_record(key, value).value.offset
     7
     """
-    return _encoder.encode(record.key), None if record.value is None else _encoder.encode(record.value)
+    key, value = record
+    return _encoder.encode(key), None if value is None else _encoder.encode(value)
 
 
 def decode_record(key: bytes, value: bytes | None) -> Record:

@@ -105,6 +105,11 @@ class GroupsImage:
             if value is None:
                 return
             group = self.groups[key.group] = Group(key.group)
+        if type(key) is OffsetKey and type(value) is OffsetValue:
+            group.offsets[TopicPartition(key.topic, key.partition)] = (
+                value  # first: there are so many of these
+            )
+            return
         match key, value:
             case GroupKey(), GroupValue():
                 group.value = value
@@ -122,8 +127,6 @@ class GroupsImage:
                 _member(group, key.member).target = partitions_in(value.partitions)
             case HoldingKey(), HoldingValue():
                 _hold(group, _member(group, key.member), value)
-            case OffsetKey(), OffsetValue():
-                group.offsets[TopicPartition(key.topic, key.partition)] = value
             case OffsetKey(), None:
                 group.offsets.pop(TopicPartition(key.topic, key.partition), None)
             case ((TargetKey() | HoldingKey()), None):
