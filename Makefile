@@ -50,7 +50,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml scripts/install.sh $(NATIVE) | $(BIN)/python
-	@echo "building ringlog; on a fresh machine this takes a few minutes …"
+	@echo "building ringlog; on a fresh machine this takes one to two minutes …"
 	@scripts/install.sh $(BIN)/python
 	@touch $@
 

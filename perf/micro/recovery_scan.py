@@ -16,7 +16,7 @@ from perf.micro.scale import Bench
 from ringlog.disk.choose import open_disk
 from ringlog.limits import KIB, MIB
 from ringlog.log.names import LOG, STATE_NAME, offset_name, partition_dir
-from ringlog.log.settings import FlushPolicy, LogSettings
+from ringlog.log.settings import LogSettings
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
 
@@ -25,7 +25,7 @@ BATCH_BYTES = 64 * KIB
 READ_BYTES = 2 * MIB
 READS_IN_FLIGHT = 2
 NAME = TopicPartition("recovery-scan", 0)
-SETTINGS = LogSettings(flush=FlushPolicy.parse("os"))
+SETTINGS = LogSettings()
 
 
 def run(bench: Bench) -> Result:

@@ -10,12 +10,15 @@ goes through these states, and requests leave only in READY:
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
+
+import numpy as np
 
 from ringlog.errors import (
     ClientClosed,
@@ -26,7 +29,7 @@ from ringlog.errors import (
     RinglogError,
     UnsupportedVersion,
 )
-from ringlog.limits import REPLY_BODY_BYTES_MAX
+from ringlog.limits import MIB, REPLY_BODY_BYTES_MAX
 from ringlog.net.dealer import Change, Dealer, Sockets
 from ringlog.net.framing import Api, Flag, Header
 from ringlog.net.host import host_id
@@ -42,6 +45,10 @@ _GREETING_S = 5.0
 _IPC_AGAIN_S = 30.0
 _RECEIVE_FRAMES_MAX = 256
 """Frames taken in one pass, so that a flood of replies does not keep requests from leaving."""
+
+
+_LARGE_BLOCK_BYTES = 31 * MIB
+"""Just below the largest block that malloc learns from."""
 
 
 class _State(Enum):
@@ -83,6 +90,7 @@ class Loop:
     # -- from any thread -------------------------------------------------------------------------------------
 
     def start(self) -> None:
+        _teach_malloc()
         self._thread.start()
 
     def send(self, request: Request) -> None:
@@ -323,6 +331,13 @@ class Loop:
             self._connect(now_s, self._endpoints[self._endpoint_at % len(self._endpoints)])
             due_s = now_s + patience_s
         return due_s if earliest is None else min(due_s, earliest)
+
+
+@functools.cache
+def _teach_malloc() -> None:
+    """Free one large block: from then on malloc takes blocks of a message's size from memory that it has, as it does in
+    any process that once freed as much. Before, each would be mapped, zeroed page by page and unmapped."""
+    np.empty(_LARGE_BLOCK_BYTES, dtype=np.uint8)
 
 
 def _error_in(body: memoryview) -> RinglogError:

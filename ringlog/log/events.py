@@ -55,3 +55,9 @@ def disk_error(name: TopicPartition, what: str, cause: int | Exception) -> Ringl
         return DiskFull(f"{name}: {what}: the disk is full. Free space, then reopen the partition")
     detail = errno.errorcode.get(code, str(code)) if isinstance(cause, int) else str(cause)
     return PartitionFenced(f"{name}: {what} failed ({detail}). Reopen the partition from disk")
+
+
+def not_taken(name: TopicPartition, status: str, why: RinglogError | None) -> RinglogError:
+    """The error for an append to a log that is closed: a full disk keeps its name, since clients wait for room."""
+    kind = DiskFull if isinstance(why, DiskFull) else PartitionFenced
+    return kind(f"{name}: {status}: {why or 'reopen it'}")

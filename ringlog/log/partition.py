@@ -20,7 +20,6 @@ from ringlog.errors import (
     BatchTooLarge,
     InvalidRequest,
     PartitionBusy,
-    PartitionFenced,
     RinglogError,
     check,
 )
@@ -34,7 +33,7 @@ from ringlog.log.batch import BatchInfo
 from ringlog.log.context import ShardContext
 from ringlog.log.copying import read_block_head
 from ringlog.log.epochs import EpochHistory
-from ringlog.log.events import Appended, Fenced, Progress, disk_error
+from ringlog.log.events import Appended, Fenced, Progress, disk_error, not_taken
 from ringlog.log.extent import AppendBuffer, Extent, block_floor
 from ringlog.log.files import SegmentFiles
 from ringlog.log.jobs import Job, must
@@ -495,6 +494,6 @@ class PartitionLog:
             self._buffer.give_back()
 
     def must_be_open(self) -> None:
-        """Raise PartitionFenced unless appends are taken."""
+        """Raise PartitionFenced, or DiskFull, unless appends are taken."""
         if self.status is not LogStatus.OPEN:
-            raise PartitionFenced(f"{self.name}: {self.status.value}: {self.fence_error or 'reopen it'}")
+            raise not_taken(self.name, self.status.value, self.fence_error)

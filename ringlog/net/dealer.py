@@ -30,8 +30,9 @@ class Change(Enum):
 class Dealer:
     """One connection to one endpoint. Everything is called on the thread that made it."""
 
-    def __init__(self, context: zmq.Context[Any], endpoint: str, poller: zmq.Poller) -> None:
+    def __init__(self, context: zmq.Context[Any], endpoint: str, poller: zmq.Poller, ready: set[Any]) -> None:
         self.endpoint = endpoint
+        self._ready = ready
         self._poller = poller
         self._socket = socket = context.socket(zmq.DEALER)
         # Without IMMEDIATE, requests would wait in a queue that outlives connections, and reach a node that
@@ -55,6 +56,8 @@ class Dealer:
     def changes(self) -> list[Change]:
         """What happened to the connection since the last call, in order."""
         seen: list[Change] = []
+        if self._monitor not in self._ready:
+            return seen
         while self._monitor.poll(0):
             event = recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"]
             seen.append(Change.UP if event == zmq.EVENT_HANDSHAKE_SUCCEEDED else Change.DOWN)
@@ -101,14 +104,18 @@ class Sockets:
         self._context: zmq.Context[Any] = zmq.Context(io_threads=1)
         self._poller = zmq.Poller()
         self._poller.register(wake_fd, zmq.POLLIN)
+        self._ready: set[Any] = set()
+        """What had something when the last wait ended."""
 
     def dealer(self, endpoint: str) -> Dealer:
         """Begin to connect to an endpoint."""
-        return Dealer(self._context, endpoint, self._poller)
+        return Dealer(self._context, endpoint, self._poller, self._ready)
 
     def wait(self, timeout_s: float | None) -> None:
         """Return when a socket or the wake-up has something, or when the time is over."""
-        self._poller.poll(None if timeout_s is None else max(0, int(timeout_s * 1000 + 0.999)))
+        found = self._poller.poll(None if timeout_s is None else max(0, int(timeout_s * 1000 + 0.999)))
+        self._ready.clear()
+        self._ready.update(source for source, _ in found)
 
     def close(self) -> None:
         """After all dealers are closed: end ZeroMQ's own threads."""

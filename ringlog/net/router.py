@@ -26,6 +26,8 @@ from ringlog.ring.stats import LoopClock, Stats
 
 RECEIVE_MESSAGES_MAX = 256
 """Messages taken from the socket before replies get their turn."""
+CONNECTION_EVENTS_MAX = 64
+"""Connections that come or go which are looked at in one pass: thousands at once must not hold up requests."""
 ZERO_COPY_BYTES = 64 * KIB
 """Smaller messages are cheaper to copy than to share with the socket's thread."""
 IDLE_WAIT_MS = 500
@@ -33,8 +35,11 @@ DEPARTED_WAIT_MS = 10
 """While a client that hung up is looked at: it may be about to die."""
 SHOW_US = 250_000
 EXPIRE_US = 10_000_000
-QUIET_BYTES = 32 * MIB
-"""While a network process has grown by less than this, nobody can be flooding it, and nobody is looked at."""
+QUIET_BYTES = 48 * MIB
+QUIET_BYTES_PER_CONNECTION = 32 * KIB
+"""While a network process has grown by less than these, nobody can be flooding it, and nobody is looked at."""
+TRIMS = 40
+"""Looks after a cut at which freed memory is given back."""
 DRAIN_S = 5.0
 """How long a stop waits for requests that are under way."""
 
@@ -42,6 +47,7 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """Of mallopt(3)."""
 
 _log = logging.getLogger(__name__)
+_libc = ctypes.CDLL(None)
 
 
 class RouterSocket:
@@ -67,6 +73,7 @@ class RouterSocket:
         )
         self.connections = Connections()
         self._connections_max = connections_max
+        self._trims_left = 0
         self._endpoints: list[str] = []
         self._listening = True
         for endpoint in endpoints:
@@ -99,11 +106,13 @@ class RouterSocket:
             raise
         return True
 
-    def follow_connections(self) -> list[tuple[bytes, int | None]]:
-        """Read the monitor; the clients that have left, and their processes if they are on this host. At the bound,
-        stop listening until somebody leaves: without descriptors libzmq spins."""
+    def follow_connections(self, events_max: int | None) -> list[tuple[bytes, int | None]]:
+        """Read so many events of the monitor, None: all; the clients that have left, and their processes if they are on
+        this host. At the bound, stop listening until somebody leaves: without descriptors libzmq spins."""
         left: list[tuple[bytes, int | None]] = []
-        while self.monitor.poll(0):
+        seen = 0
+        while seen != events_max and self.monitor.poll(0):
+            seen += 1
             event = recv_monitor_message(self.monitor)
             if event["event"] == zmq.EVENT_ACCEPTED:
                 self.connections.accepted(event["value"])
@@ -125,10 +134,15 @@ class RouterSocket:
         return left
 
     def cut_floods(self) -> None:
-        """End the connections that fill memory with messages which never become whole."""
+        """End the connections that fill memory with messages which never become whole, and give that memory back: the
+        library frees it some time after the cut, and the allocator would keep it."""
         for fd in self.connections.floods():
             _log.warning("a connection is cut: it sent more than any client may without finishing a message")
             cut(fd)
+            self._trims_left = TRIMS
+        if self._trims_left:
+            self._trims_left -= 1
+            _libc.malloc_trim(0)
 
     def close(self) -> None:
         self.socket.disable_monitor()
@@ -164,6 +178,8 @@ class RouterAgent:
         self._departed = Departed()
         self._clock = LoopClock(stats)
         self._quiet_bytes = _private_bytes()
+        self._has_messages = True
+        """Whether the socket may have some: told by the poller, and true until it was found empty."""
         self._shown_us = 0
         self._expired_us = 0
 
@@ -186,22 +202,30 @@ class RouterAgent:
         service.at(now_us)
         self._clock.work(now_us)
         self._follow_links()
-        busy = self._receive() if receive and service.has_image else False
-        busy = self._take_replies() or busy
+        may_receive = receive and service.has_image
+        busy = self._take_replies()
+        if self._has_messages and may_receive:
+            self._has_messages = self._receive()
+            busy = busy or self._has_messages
         room = service.retry_overflow()
         room = self._links.pump() and room  # also while something waits: one full ring holds up no other
         self._show(now_us)
         self._report_deaths()
         if service.has_image and self._board.state(self._process) is not ProcessState.READY:
             self._board.set_state(self._process, ProcessState.READY)
-        if busy:
-            return
-        wait_ms = (DEPARTED_WAIT_MS if self._departed.watching else IDLE_WAIT_MS) if room else 1
-        if self._links.announce_wait():
-            self._clock.rest(time.monotonic_ns() // 1000)
-            for source, _ in self._poller.poll(wait_ms):
-                if source is self._socket.monitor:
-                    self._follow_connections()
+        if not busy:
+            self._sleep((DEPARTED_WAIT_MS if self._departed.watching else IDLE_WAIT_MS) if room else 1)
+
+    def _sleep(self, wait_ms: int) -> None:
+        """Wait for a message, a connection or a doorbell."""
+        if not self._links.announce_wait():
+            wait_ms = 0
+        self._clock.rest(time.monotonic_ns() // 1000)
+        for source, _ in self._poller.poll(wait_ms):
+            if source is self._socket.socket:
+                self._has_messages = True
+            elif source is self._socket.monitor:
+                self._follow_connections()
         self._links.end_wait()
 
     def _receive(self) -> bool:
@@ -215,7 +239,7 @@ class RouterAgent:
             frame = socket.recv(copy=False)
             if not knows(routing_id):
                 # What happened to descriptors before this message must be known before it is said whose this one is.
-                self._follow_connections()
+                self._follow_connections(None)
                 connections.met(_descriptor(frame), routing_id)
             connections.took(routing_id, len(frame))
             extra = frame.more
@@ -227,8 +251,8 @@ class RouterAgent:
             take(routing_id, frame.buffer)
         return True
 
-    def _follow_connections(self) -> None:
-        for routing_id, process in self._socket.follow_connections():
+    def _follow_connections(self, events_max: int | None = CONNECTION_EVENTS_MAX) -> None:
+        for routing_id, process in self._socket.follow_connections(events_max):
             session = self.service.peers.left(routing_id)
             if session is not None and process is not None:
                 now_us = time.monotonic_ns() // 1000
@@ -270,7 +294,8 @@ class RouterAgent:
             return
         self._shown_us = now_us
         self._follow_connections()  # also when there is always something else to do
-        if _private_bytes() - self._quiet_bytes > QUIET_BYTES:
+        quiet_bytes = QUIET_BYTES + QUIET_BYTES_PER_CONNECTION * len(self._socket.connections)
+        if _private_bytes() - self._quiet_bytes > quiet_bytes:
             self._socket.cut_floods()
         counts, peers = self._stats.counts, self.service.peers
         counts["connections"] = len(self._socket.connections)

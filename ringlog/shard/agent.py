@@ -13,7 +13,6 @@ from collections.abc import Callable
 from ringlog.errors import RingClosed, RingCorrupt, RingStale
 from ringlog.log.store import LogStore
 from ringlog.ring.board import Board, Links, ProcessState, Topology
-from ringlog.ring.link import LinkEnd
 from ringlog.ring.stats import LoopClock, Stats
 from ringlog.shard.commands import NodeApi, node_frame, pack_u64
 from ringlog.shard.core import ShardCore
@@ -68,10 +67,12 @@ class ShardAgent:
         self._clock.work(now_us)
         self._follow_links()
         busy = self._take_requests()
-        core.hosting.work(now_ms)
         core.groups.work(now_ms)
-        self._report_applied()
+        # What came in is on its way to the device before anything else is looked after.
         core.progress(self._store.run(now_ms=now_ms, wait_s=0.0))
+        busy = self._take_deltas() or busy
+        core.hosting.work(now_ms)
+        self._report_applied()
         core.fetches.expire(now_ms)
         room = self._links.pump()
         self._show(now_ms)
@@ -96,17 +97,16 @@ class ShardAgent:
             wait_s = 0.0
         self._clock.rest(time.monotonic_ns() // 1000)
         events = self._store.run(now_ms=now_ms, wait_s=wait_s)
-        self._links.end_wait()
         woken_us = time.monotonic_ns() // 1000
         self.core.at(now_ms=self._started_ms + woken_us // 1000, now_us=woken_us)
         self.core.progress(events)
+        self._links.end_wait()
 
     def _take_requests(self) -> bool:
         busy = False
         for peer, end in self._links.ends.items():
             try:
                 if peer == Topology.CONTROLLER:
-                    busy = self._take_deltas(end) or busy
                     continue
                 table = end.reader.drain()
                 if len(table.rows):
@@ -118,12 +118,18 @@ class ShardAgent:
                 continue  # its process is gone or mad: the supervisor will make a new one
         return busy
 
-    def _take_deltas(self, end: LinkEnd) -> bool:
-        messages = end.reader.read_all()
-        for message in messages:
-            if message.body[1] == NodeApi.DELTA:
-                self.core.take_delta(message.body[32:])
-        end.reader.release()
+    def _take_deltas(self) -> bool:
+        end = self._links.ends.get(Topology.CONTROLLER)
+        if end is None:
+            return False
+        try:
+            messages = end.reader.read_all()
+            for message in messages:
+                if message.body[1] == NodeApi.DELTA:
+                    self.core.take_delta(message.body[32:])
+            end.reader.release()
+        except (RingStale, RingClosed, RingCorrupt):
+            return False  # its process is gone or mad: the supervisor will make a new one
         return bool(messages)
 
     def _report_applied(self) -> None:

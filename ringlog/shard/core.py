@@ -211,8 +211,9 @@ class ShardCore:
     # -- what the log tells --------------------------------------------------------------------------------------
 
     def progress(self, events: list[Event]) -> None:
-        """Answer what has become durable, and wake those who wait to read it."""
-        grown: dict[int, HostedPartition] = {}
+        """Serve those who wait to read what has become durable, and answer those who sent it.
+
+        Readers first: their reply is the longer one, and the two leave together."""
         for event in events:
             hosted = self.hosting.by_name.get(event.log.name)
             if isinstance(event, Fenced):
@@ -220,14 +221,12 @@ class ShardCore:
             elif hosted is None or hosted.log is not event.log:
                 continue
             elif isinstance(event, Progress) and event.durability >= event.log.settings.flush.acks_at:
+                if hosted.watchers:
+                    self.fetches.grown(hosted, self._now_ms)
                 durability = event.log.settings.flush.acks_at
                 for ack in hosted.acks.advance(event.offset, durability, event.log.log_start_offset):
                     self.stats.observe("append_us", self._now_us - ack.received_us)
-                grown[hosted.partition] = hosted
-        for hosted in grown.values():
-            self.groups.durable(hosted)
-            if hosted.watchers:
-                self.fetches.grown(hosted, self._now_ms)
+                self.groups.durable(hosted)
 
     def forget(self, outlet: Outlet) -> None:
         """A network process died: nothing that it asked for is answered any more."""

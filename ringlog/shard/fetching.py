@@ -128,6 +128,10 @@ class FetchDesk:
             session.waiting = fetch
             self._order += 1
             heapq.heappush(self._deadlines, (fetch.deadline_ms, self._order, fetch))
+            if len(self._deadlines) > 64 + 4 * len(self._sessions):
+                # Most were answered long before their time was up.
+                self._deadlines = [due for due in self._deadlines if due[2].session.waiting is due[2]]
+                heapq.heapify(self._deadlines)
 
     def _session(self, asker: Asker, request: FetchRequest) -> FetchSession:
         owner = (asker.outlet, asker.session)

@@ -7,13 +7,15 @@ until a partition is open, requests for it are refused, retriably.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import deque
 from collections.abc import Callable
 
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.topic_config import with_defaults
-from ringlog.errors import PartitionBusy, RinglogError, StaleMetadata
+from ringlog.errors import DiskFull, PartitionBusy, RinglogError, StaleMetadata
+from ringlog.limits import MIB
 from ringlog.log.events import disk_error
 from ringlog.log.owner import Owner
 from ringlog.log.partition import LogStatus, PartitionLog
@@ -26,6 +28,8 @@ from ringlog.shard.acks import AckQueue
 OPEN_SLICE_S = 0.02
 REOPEN_MS = 500
 """Between two attempts to open a partition that a disk error closed."""
+REOPEN_ROOM_BYTES = 16 * MIB
+"""Free space that a partition waits for, after a full disk, before it takes appends again."""
 
 _log = logging.getLogger(__name__)
 
@@ -134,6 +138,10 @@ class Hosting:
         """Open what is to be opened, for a slice of time."""
         if self._retry_at_ms:
             for partition in [p for p, at in self._retry_at_ms.items() if at <= now_ms]:
+                if partition in self.hosted and not self._has_room():
+                    # Opening writes: it would fail, and leave nobody to read from.
+                    self._retry_at_ms[partition] = now_ms + REOPEN_MS
+                    continue
                 del self._retry_at_ms[partition]
                 self._opening.add(partition)
                 self._to_open.append(partition)
@@ -155,13 +163,19 @@ class Hosting:
         _log.error("%s is fenced: %s", log.name, error)
         self._stats.counts["fenced"] += 1
         self._retry_at_ms[found.partition] = now_ms + REOPEN_MS
-        self._forget(found)
+        if not isinstance(
+            error, DiskFull
+        ):  # what was flushed can be read from a full disk as well as from any
+            self._forget(found)
         found.acks.refuse_all(error)
 
     def _open(self, partition: int, now_ms: int) -> None:
         name = self._names.get(partition)
         if name is None:
             return  # dropped while it waited
+        fenced = self.hosted.get(partition)
+        if fenced is not None:
+            self._forget(fenced)
         self._opening.discard(partition)
         settings = log_settings(self._configs[partition])
         try:
@@ -179,6 +193,13 @@ class Hosting:
         self._stats.host(partition, self.shard)
         self._stats.counts["partitions"] = len(self.hosted)
         self._on_opened(hosted)
+
+    def _has_room(self) -> bool:
+        try:
+            found = os.statvfs(self.store.root)
+        except OSError:
+            return True  # opening will tell what is wrong
+        return found.f_bavail * found.f_frsize >= REOPEN_ROOM_BYTES
 
     def _drop(self, partition: int, *, deleted: bool) -> None:
         name = self._names.pop(partition)

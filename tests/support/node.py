@@ -145,6 +145,7 @@ class NodeProcess:
 
     def destroy(self) -> None:
         """End all that is left, by force: the last thing of a test, whatever happened in it."""
+        self.watch.observe()
         if self._supervisor is not None and self._supervisor.poll() is None:
             self._supervisor.kill()
             self._supervisor.wait()

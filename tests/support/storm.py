@@ -145,7 +145,7 @@ class Storm:
                 now_ms=self.now_ms,
                 leader_epoch=model.epoch,
             )
-        except (PartitionBusy, PartitionFenced):
+        except (PartitionBusy, PartitionFenced, DiskFull):
             return
         assert not appended.repeated
         if producer is not None:

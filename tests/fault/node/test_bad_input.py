@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -24,7 +25,6 @@ from ringlog.net.messages import (
 from ringlog.net.wire_errors import NUMBERS
 from tests.support import bad_frames
 from tests.support.amounts import amount
-from tests.support.node import wait_for
 from tests.support.patience import stretched
 from tests.support.raw_client import RawClient
 from tests.support.trial import TOPIC, Trial
@@ -55,12 +55,16 @@ def unharmed(trial: Trial) -> Iterator[None]:
         assert client.produce(partition, [b"after"]).base_offset > 0
         assert node.processes() == processes, f"a part of the node died\n{node.log_tail()}"
 
-        def is_small() -> bool:
+        until = time.monotonic() + stretched(8)
+        while True:  # what a connection kept is freed shortly after it was cut
             after = node.resident_bytes()
-            return all(after[pid] - before[pid] < GROWTH_MAX_BYTES for pid in before)
-
-        # What a connection kept is freed shortly after it was cut.
-        wait_for("processes that grew by less than 64 MiB", is_small, stretched(3))
+            grown = {pid: after[pid] - before[pid] for pid in before}
+            if max(grown.values()) < GROWTH_MAX_BYTES:
+                break
+            assert time.monotonic() < until, (
+                f"bytes of growth by pid: {grown}, of {processes}\n{node.log_tail()}"
+            )
+            time.sleep(0.05)
 
 
 def answer(client: RawClient, frame: bytes) -> ErrorReply:

@@ -34,12 +34,20 @@ def test_a_full_disk_refuses_produce_serves_reads_and_recovers_when_there_is_roo
                     ballast.drop()
                     load.wait_writable(time.monotonic(), stretched(RECOVERED_WITHIN_S))
             with trial.client() as client:
-                ends = [client.end_offset(partition) for partition in client.partition_ids(TOPIC)]
-                assert all(ends)
+                wait_for("room for the filler too", lambda: _is_taken(client), stretched(RECOVERED_WITHIN_S))
             trial.judge(records_min=100)
 
 
 FILLER = b"\xee" * 200_000
+
+
+def _is_taken(client: RawClient) -> bool:
+    try:
+        client.produce(client.partition_ids("filler")[0], [b"small"])
+    except RinglogError as error:
+        assert error.retriable, f"{error.code}: {error}"
+        return False
+    return True
 
 
 def _fill(client: RawClient) -> None:

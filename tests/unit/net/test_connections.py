@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from ringlog.limits import UNFINISHED_BYTES_MAX
-from ringlog.net.connections import Connections, cut, received_bytes, wire_bytes
+from ringlog.net.connections import LOOKED_AT_MAX, Connections, cut, received_bytes, wire_bytes
 
 
 class Kernel:
@@ -46,6 +46,15 @@ def test_what_was_received_before_a_connection_was_noticed_is_not_held_against_i
     kernel.received[7] = 2 * UNFINISHED_BYTES_MAX
     connections.accepted(7)
     assert connections.floods() == []
+
+
+def test_of_very_many_connections_each_has_its_turn_to_be_looked_at():
+    kernel = Kernel()
+    connections = Connections(kernel)
+    for fd in range(3 * LOOKED_AT_MAX):
+        connections.accepted(fd)
+    kernel.received = dict.fromkeys((0, 700), UNFINISHED_BYTES_MAX + 1)
+    assert [connections.floods() for _ in range(3)] == [[0], [], [700]]
 
 
 def test_heartbeats_of_months_do_not_add_up():
