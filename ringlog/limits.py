@@ -112,6 +112,8 @@ SESSION_TIMEOUT_MS_MAX = 30 * 60_000
 HEARTBEAT_WAIT_MS_MAX = 3_000
 """How long a heartbeat waits for news at most."""
 OFFSET_METADATA_CHARS_MAX = 4 * KIB
+GROUP_REPLY_BYTES_MAX = 1 * MIB
+"""What one answer about a group may take: a request for less gets through."""
 OFFSETS_EXPIRY_MS = 7 * 24 * 3600 * 1000
 """Offsets of a group that has had no members, and committed nothing, for this long are forgotten."""
 OFFSETS_PARTITIONS = 50
@@ -132,6 +134,7 @@ DELTA_RECORDS_MAX = 1000
 assert FRAME_BYTES_MAX <= REQUEST_RING_BYTES // 4 - 8
 assert CONTROL_BODY_BYTES_MAX + DELTA_RECORDS_MAX * KIB // 2 <= CONTROL_RING_BYTES // 4
 assert FETCH_PARTITIONS_MAX * 64 < REPLY_RING_BYTES // 4
+assert GROUP_REPLY_BYTES_MAX < REPLY_RING_BYTES // 4 - 64
 assert 3 * HEARTBEAT_WAIT_MS_MAX < SESSION_TIMEOUT_MS_DEFAULT
 assert WRITE_BYTES_TARGET <= WRITE_BYTES_MAX
 assert WRITE_BYTES_MAX < PENDING_BYTES_PER_PARTITION_MAX < TAIL_BYTES_PER_SHARD

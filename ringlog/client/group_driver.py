@@ -180,7 +180,7 @@ class GroupDriver:
             changed()
 
     def _begin_in_child(self) -> None:
-        """The parent is the member. The child becomes another when it subscribes."""
-        self._lock = threading.Lock()
-        self._running = False
+        """The parent is the member; the child becomes another, and has lost what the parent reads."""
+        parent, self._lock = self._membership, threading.Lock()
         self._begin()
+        self._membership.succeed(parent)

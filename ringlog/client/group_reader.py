@@ -16,8 +16,11 @@ from ringlog.client.consumer_settings import ConsumerSettings
 from ringlog.client.fetch_driver import FetchDriver
 from ringlog.client.fetcher import Fetcher
 from ringlog.client.group_driver import GroupDriver
-from ringlog.errors import MemberFenced, RinglogError
+from ringlog.errors import MemberFenced, RinglogError, UnknownTopic
 from ringlog.model import TopicPartition
+
+_PATIENCE_S = 5.0
+"""How long one step of a change may take. A node that does not answer for longer is asked again at the next poll."""
 
 Listener = Callable[[list[TopicPartition]], object]
 
@@ -119,11 +122,18 @@ class GroupReader:
             self._driver.change(lambda member: member.gave_up(revoked))
         assigned = self._driver.look(lambda member: member.to_take)
         if assigned:
-            self._take(assigned)
+            try:
+                self._take(assigned)
+            except UnknownTopic:
+                return  # deleted a moment ago: the group will say so, too
+            except RinglogError as error:
+                if not error.retriable:
+                    raise
+                # The next poll tries again: what was not taken is still to be taken.
 
     def _take(self, tps: dict[TopicPartition, int]) -> None:
         """Begin with partitions where the group stopped."""
-        timeout_s = self._timeout_s()
+        timeout_s = min(self._timeout_s(), _PATIENCE_S)
         found = offsets.places(self._connection, sorted(tps), timeout_s)
         known = self.commits.committed(sorted(tps), timeout_s)
         wanted: dict[TopicPartition, tuple[Place, int | None]] = {}
@@ -178,7 +188,7 @@ class GroupReader:
         what happens with every member that dies: no reason to keep them."""
         chosen = self._news(tps)
         try:
-            self.commits.commit(chosen, min(self._timeout_s(), self._settings.session_timeout_ms / 3000))
+            self.commits.commit(chosen, min(self._timeout_s(), _PATIENCE_S))
         except RinglogError:
             return
         self._note(chosen)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ringlog.errors import InstanceFenced, MemberFenced, RinglogError
+from ringlog.errors import InstanceFenced, InvalidRequest, MemberFenced, RinglogError
 from ringlog.limits import HEARTBEAT_WAIT_MS_MAX
 from ringlog.model import TopicPartition
 from ringlog.net.group_messages import (
@@ -80,6 +80,17 @@ class Membership:
         """Be a member that reads these."""
         self._topics, self._pattern = tuple(topics), pattern
         self._unsaid = self._news = True
+
+    def succeed(self, old: Membership) -> None:
+        """Be a copy of a member in the child of a fork: another member, the same subscription. What the old one held,
+        it still holds, and this one does not."""
+        self.lost = old.held | old.lost
+        if old._topics or old._pattern is not None:
+            self.subscribe(old._topics, old._pattern)
+        if self.settings.instance_id:
+            self.failure = InvalidRequest(
+                "a fork copied this consumer, and two processes cannot have one group_instance_id. Make a new one"
+            )
 
     @property
     def to_give_up(self) -> set[TopicPartition]:

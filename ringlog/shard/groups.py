@@ -22,10 +22,11 @@ from ringlog.errors import (
     CoordinatorLoading,
     InvalidRequest,
     InvariantBroken,
+    LimitExceeded,
     RinglogError,
     UnsupportedVersion,
 )
-from ringlog.limits import KIB, MIB, OFFSETS_PARTITIONS
+from ringlog.limits import GROUP_REPLY_BYTES_MAX, KIB, MIB, OFFSETS_PARTITIONS
 from ringlog.log.batch import BatchInfo
 from ringlog.log.reading import Slices
 from ringlog.log.store import LogStore
@@ -41,7 +42,7 @@ from ringlog.net.group_messages import (
     OffsetCommitRequest,
     OffsetFetchRequest,
 )
-from ringlog.net.messages import decode_body
+from ringlog.net.messages import decode_body, encode_body
 from ringlog.records.decode import decode
 from ringlog.records.encode import encode
 from ringlog.records.partitioner import partition_for
@@ -295,7 +296,7 @@ class GroupDesk:
         known = [place for place in self._partitions.values() if not place.loading]
         groups = [summary for place in known for summary in summaries(place.coordinator.image)]
         groups.sort(key=lambda summary: summary.group_id)
-        asker.reply_struct(GroupListReply(groups, len(self._partitions) - len(known)))
+        _answer(Reply(asker, GroupListReply(groups, len(self._partitions) - len(known))))
 
     # -- time ------------------------------------------------------------------------------------------------------
 
@@ -375,10 +376,17 @@ class GroupDesk:
 
 
 def _answer(reply: Reply) -> None:
+    asker: Asker = reply.ticket
     if isinstance(reply.body, RinglogError):
-        reply.ticket.refuse(reply.body)
+        asker.refuse(reply.body)
+        return
+    body = encode_body(reply.body)
+    if len(body) > GROUP_REPLY_BYTES_MAX:  # it would not fit the ring
+        asker.refuse(
+            LimitExceeded(f"an answer of {len(body)} bytes, more than {GROUP_REPLY_BYTES_MAX}: ask for less")
+        )
     else:
-        reply.ticket.reply_struct(reply.body)
+        asker.reply(body)
 
 
 def _loading() -> RinglogError:

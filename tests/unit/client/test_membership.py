@@ -135,6 +135,16 @@ def test_what_was_anothers_meanwhile_is_not_taken_from_where_it_was():
     assert one.took(one.to_take) == tps(1)
 
 
+def test_the_child_of_a_fork_is_another_member_that_holds_nothing():
+    parent, child = joined(0, 1), member("child")
+    child.succeed(parent)
+    assert (child.held, child.lost, parent.held) == (set(), tps(0, 1), tps(0, 1))
+    assert child.due(0.0).request.topics == ["t"]
+    named = member("named", instance="i")
+    named.succeed(parent)
+    assert named.failure is not None
+
+
 class Fleet:
     """Members, a coordinator, and what is on its way between them."""
 

@@ -204,6 +204,16 @@ def test_a_group_is_asked_for_where_it_is_kept(shard):
     assert reply.error.code == "INVALID_REQUEST"
 
 
+def test_an_answer_that_would_not_fit_is_refused_and_not_sent(shard):
+    rows = [OffsetToCommit("events", 0, 1, "m" * 4096)]
+    shard.ask(Api.OFFSET_COMMIT, OffsetCommitRequest("g", "tool", LEAVE, 1, rows), OffsetCommitReply)
+    many = [TopicPartitions("events", [0] * 300)]
+    shard.send(Api.OFFSET_FETCH, OffsetFetchRequest("g", many), partition=HOME)
+    shard.turns()
+    (reply,) = shard.net.take()
+    assert reply.error.code == "LIMIT_EXCEEDED"
+
+
 def test_clients_do_not_write_to_the_offsets_topic(shard):
     shard.produce(b"x", partition=HOME)
     (reply,) = shard.net.take()
