@@ -45,6 +45,7 @@ class RinglogGroup(LazyGroup):
         "bench": LazyCommand("cli.bench.command:bench", "Measure how fast a node takes and gives records."),
         "consume": LazyCommand("cli.consume:consume", "Print the records of a topic."),
         "demo": LazyCommand("cli.demo:demo", "Watch a log append, die, recover and read back."),
+        "group": LazyCommand("cli.group:group", "Look at consumer groups, reset and delete them."),
         "log": LazyCommand("cli.log:log", "Look into the files of partitions, and check them."),
         "metrics": LazyCommand("cli.node:metrics", "Print a node's counters for Prometheus."),
         "produce": LazyCommand("cli.produce:produce", "Send lines to a topic."),

@@ -209,6 +209,37 @@ class FetchSessionLost(RinglogError):
     retriable = True
 
 
+class MemberFenced(RinglogError):
+    """The group does not know this member, or gave the partition to another since. Drop everything and rejoin."""
+
+    code = "MEMBER_FENCED"
+
+
+class InstanceFenced(RinglogError):
+    """Another process joined with the same group_instance_id. Stop one of the two, or give each a name of its own."""
+
+    code = "INSTANCE_FENCED"
+
+
+class UnknownGroup(RinglogError):
+    """No group has this name: it never committed nor had members, or its offsets have expired."""
+
+    code = "UNKNOWN_GROUP"
+
+
+class GroupNotEmpty(RinglogError):
+    """The group has members. Stop them, then retry."""
+
+    code = "GROUP_NOT_EMPTY"
+
+
+class CoordinatorLoading(RinglogError):
+    """The state of the group is being read from its log. Retry after a pause."""
+
+    code = "COORDINATOR_LOADING"
+    retriable = True
+
+
 class UnsupportedVersion(RinglogError):
     """The peer speaks a version of the protocol, or an api, that this side does not know. Upgrade the older one."""
 

@@ -110,6 +110,28 @@ BAD_FRAME_REPLY_BYTES_MAX = 1 * MIB
 """A client that sends frames without a sound header, and does not read what it is told of them, is told no more."""
 SESSION_IDLE_MS = 15 * 60_000
 
+# Groups of consumers.
+GROUP_ID_CHARS_MAX = 256
+"""Of a group's name, a member's id and an instance's name."""
+GROUP_MEMBERS_MAX = 1024
+GROUPS_PER_PARTITION_MAX = 10_000
+"""Groups that one partition of the offsets topic keeps."""
+GROUP_TOPICS_MAX = 1024
+"""Topics that one member may name."""
+SESSION_TIMEOUT_MS_DEFAULT = 45_000
+SESSION_TIMEOUT_MS_MIN = 1_000
+SESSION_TIMEOUT_MS_MAX = 30 * 60_000
+"""A member that was silent for its session timeout has left."""
+HEARTBEAT_WAIT_MS_MAX = 3_000
+"""How long a heartbeat waits for news at most."""
+OFFSET_METADATA_CHARS_MAX = 4 * KIB
+GROUP_REPLY_BYTES_MAX = 1 * MIB
+"""What one answer about a group may take: a request for less gets through."""
+OFFSETS_EXPIRY_MS = 7 * 24 * 3600 * 1000
+"""Offsets of a group that has had no members, and committed nothing, for this long are forgotten."""
+OFFSETS_PARTITIONS = 50
+"""Partitions of the offsets topic. Never changes: a group's place is its name's hash modulo this."""
+
 # A node.
 TOPICS_MAX = 10_000
 PARTITIONS_MAX = 50_000
@@ -125,6 +147,8 @@ DELTA_RECORDS_MAX = 1000
 assert FRAME_BYTES_MAX <= REQUEST_RING_BYTES // 4 - 8
 assert CONTROL_BODY_BYTES_MAX + DELTA_RECORDS_MAX * KIB // 2 <= CONTROL_RING_BYTES // 4
 assert FETCH_PARTITIONS_MAX * 64 < REPLY_RING_BYTES // 4
+assert GROUP_REPLY_BYTES_MAX < REPLY_RING_BYTES // 4 - 64
+assert 3 * HEARTBEAT_WAIT_MS_MAX < SESSION_TIMEOUT_MS_DEFAULT
 assert WRITE_BYTES_TARGET <= WRITE_BYTES_MAX
 assert WRITE_BYTES_MAX < PENDING_BYTES_PER_PARTITION_MAX < TAIL_BYTES_PER_SHARD
 assert 3 * CHECKPOINT_BYTES < UNCHECKPOINTED_BYTES_PER_SHARD

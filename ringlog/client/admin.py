@@ -1,21 +1,25 @@
-"""Topics and the cluster: create, list, describe, alter, delete."""
+"""Topics, groups and the cluster: create, list, describe, alter, reset, delete."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from ringlog.client.connection import Connection
 from ringlog.client.deleting import delete_records
+from ringlog.client.group_admin import GroupAdmin, GroupInfo, PlannedReset
 from ringlog.client.metadata import topic_error
 from ringlog.client.settings import AdminSettings, settings_of
 from ringlog.errors import InvalidRequest, RinglogError, TopicExists, UnknownTopic
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
+from ringlog.net.group_messages import GroupSummary
 from ringlog.net.messages import (
+    EARLIEST,
+    LATEST,
     AddPartitionsRequest,
     AlterTopicRequest,
     CreateTopicRequest,
@@ -32,6 +36,7 @@ from ringlog.net.messages import (
 from ringlog.net.wire_errors import error_by_number
 
 INTERNAL_PREFIX = "__"
+_ENDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +88,7 @@ class Admin:
         if bootstrap is not None:
             settings["bootstrap"] = bootstrap
         self._connection = Connection(settings_of(AdminSettings, settings))
+        self._groups = GroupAdmin(self._connection)
 
     def create_topic(
         self,
@@ -162,6 +168,62 @@ class Admin:
         starts = {TopicPartition(topic, partition): offset for partition, offset in offsets.items()}
         begun = delete_records(self._connection, starts, timeout_s)
         return {tp.partition: start for tp, start in begun.items()}
+
+    # -- groups ------------------------------------------------------------------------------------------------
+
+    def list_groups(self, *, timeout: float | None = None) -> list[GroupSummary]:
+        """All consumer groups, by name."""
+        return self._groups.summaries(self._patience_s(timeout))
+
+    def describe_group(self, group_id: str, *, timeout: float | None = None) -> GroupInfo:
+        """A group's members, partitions, offsets and lag. UnknownGroup when there is none of that name."""
+        return self._groups.describe(group_id, self._patience_s(timeout))
+
+    def plan_reset(
+        self,
+        group_id: str,
+        *,
+        topic: str | None = None,
+        partitions: Iterable[int] | None = None,
+        to: str | int | None = None,
+        offset: int | None = None,
+        shift: int | None = None,
+        timeout: float | None = None,
+    ) -> list[PlannedReset]:
+        """Where a reset would set a group: `to` "earliest", "latest" or a time in milliseconds, or an `offset`, or a
+        `shift` by so many records. Of all partitions that it has committed, or of a topic's, or of some of them.
+        Nothing is changed: give the plan to `reset_group`."""
+        if sum(one is not None for one in (to, offset, shift)) != 1:
+            raise InvalidRequest("say one of to, offset and shift")
+        if isinstance(to, str) and to not in _ENDS:
+            raise InvalidRequest(f"to must be earliest, latest or a time in milliseconds, not {to!r}")
+        if partitions is not None and topic is None:
+            raise InvalidRequest("partitions are those of a topic: name it")
+        timeout_s = self._patience_s(timeout)
+        tps: list[TopicPartition] | None = None
+        if topic is not None:
+            tps = self._groups.partitions_of(topic, timeout_s)
+            if partitions is not None:
+                tps = [TopicPartition(topic, index) for index in partitions]
+        target = _ENDS[to] if isinstance(to, str) else to
+        return self._groups.plan_reset(
+            group_id, tps, to=target, offset=offset, shift=shift, timeout_s=timeout_s
+        )
+
+    def reset_group(
+        self, group_id: str, planned: Iterable[PlannedReset], *, timeout: float | None = None
+    ) -> None:
+        """Let a group without members go on from elsewhere."""
+        self._groups.reset(group_id, planned, self._patience_s(timeout))
+
+    def delete_group(self, group_id: str, *, timeout: float | None = None) -> int:
+        """Forget a group without members; how many offsets it had."""
+        return self._groups.delete(group_id, self._patience_s(timeout))
+
+    def _patience_s(self, timeout: float | None) -> float:
+        return self._connection.settings.request_timeout_ms / 1000 if timeout is None else timeout
+
+    # -- the cluster -------------------------------------------------------------------------------------------
 
     def describe_cluster(self, *, timeout: float | None = None) -> ClusterInfo:
         """The node that answers, and how much it holds."""

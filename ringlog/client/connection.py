@@ -87,7 +87,7 @@ class Connection:
             left_s = deadline_s - time.monotonic()
             try:
                 return decode_body(
-                    self._ask(api, data, partition, max(left_s, 0.001)),
+                    self.ask(api, data, partition, max(left_s, 0.001)),
                     reply_type,
                     bytes_max=REPLY_BODY_BYTES_MAX,
                 )
@@ -100,7 +100,8 @@ class Connection:
             time.sleep(pause_s)
             backoff_s = min(backoff_s * 2, self.settings.retry_backoff_max_ms / 1000)
 
-    def _ask(self, api: Api, data: bytes, partition: int, timeout_s: float) -> memoryview:
+    def ask(self, api: Api, data: bytes, partition: int, timeout_s: float) -> memoryview:
+        """The body of the answer to one request; nothing is retried."""
         done = threading.Event()
         answer: list[memoryview | RinglogError] = []
 

@@ -1,28 +1,33 @@
-"""Consumer: reads partitions that it is told, from where it is told, and remembers where it is."""
+"""Consumer: reads partitions, those that it is told or those that its group gives it, and remembers where it is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import EllipsisType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ringlog.client import offsets
 from ringlog.client.assigned import UNKNOWN, Place
+from ringlog.client.commits import CommitCallback, OffsetAndMetadata, check_offsets
 from ringlog.client.connection import Connection
 from ringlog.client.consumer_settings import ConsumerSettings
 from ringlog.client.fetch_driver import FetchDriver
 from ringlog.client.fetcher import Fetcher
+from ringlog.client.group_reader import GroupReader, Listener
 from ringlog.client.offsets import OffsetAndTimestamp
 from ringlog.client.polling import Poller
 from ringlog.client.records import ConsumerRecord
 from ringlog.client.settings import settings_of
 from ringlog.errors import InvalidRequest, OffsetOutOfRange
+from ringlog.limits import GROUP_ID_CHARS_MAX
 from ringlog.model import TopicPartition
 from ringlog.net.messages import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     import pyarrow
 
+T = TypeVar("T")
 Partition = TopicPartition | tuple[str, int]
 """("topic", 0), or the same as a TopicPartition."""
 
@@ -39,6 +44,13 @@ class Consumer:
             for record in consumer.poll(timeout_ms=1000):
                 print(record.partition, record.offset, record.value)
 
+    With a group the node says who reads what, and remembers how far the group has come:
+
+        with Consumer(bootstrap="127.0.0.1:9400", group_id="billing") as consumer:
+            consumer.subscribe(["orders"])
+            for record in consumer:
+                bill(record)
+
     Settings have Kafka's names and meanings; `ConsumerSettings` lists them.
 
     >>> Consumer(fetch_max_wait=3)
@@ -47,16 +59,15 @@ class Consumer:
     """
 
     def __init__(self, bootstrap: str | None = None, group_id: str | None = None, **settings: Any) -> None:
-        if group_id is not None:
-            raise InvalidRequest(
-                "consumer groups are not there yet: leave group_id out, and assign() partitions by hand"
-            )
         if bootstrap is not None:
             settings["bootstrap"] = bootstrap
         self._settings = settings_of(ConsumerSettings, settings)
         self._connection = Connection(self._settings)
         self._driver = FetchDriver(self._connection, Fetcher(self._settings))
         self._poller = Poller(self._driver, self._settings)
+        self._group: GroupReader | None = None
+        if group_id is not None:
+            self._join(group_id)
         self._unread: list[ConsumerRecord] = []
         """Polled for a `for` loop that has not come to them yet, the next one last."""
 
@@ -65,9 +76,9 @@ class Consumer:
     def assign(self, partitions: Iterable[Partition | tuple[str, int, int]]) -> None:
         """Read exactly these partitions: ("topic", 0), or ("topic", 0, offset) to start at an offset.
 
-        One that was assigned before, and has no offset here, goes on where it is; others start where
-        `auto_offset_reset` says. Positions are known when this returns: records that are produced later are
-        not missed. UnknownTopic when there is no such partition.
+        One that was assigned before, and has no offset here, goes on where it is; others start where the group, if
+        there is one, has committed, else where `auto_offset_reset` says. Positions are known when this returns:
+        records that are produced later are not missed. UnknownTopic when there is no such partition.
         """
         wanted: dict[TopicPartition, int | None] = {}
         for item in partitions:
@@ -75,7 +86,11 @@ class Consumer:
             if len(item) == 3:
                 offset = _offset(item[2])
             wanted[_partition(item[:2])] = offset
+        if self._group is not None and self._group.subscribed:
+            raise InvalidRequest("the group assigns partitions to this consumer: unsubscribe() first")
         self._put_back()
+        if self._group is not None:
+            wanted |= self._committed_starts([tp for tp, offset in wanted.items() if offset is None])
         found = offsets.places(self._connection, wanted, self._api_timeout_s())
         targets: dict[TopicPartition, tuple[Place, int | None]] = {
             tp: (found[tp], offset) for tp, offset in wanted.items()
@@ -92,6 +107,64 @@ class Consumer:
         found = self._connection.topic(topic, timeout_s=self._api_timeout_s())
         return {partition.index for partition in found.partitions}
 
+    # -- groups ------------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | None = None,
+        group_id: str | None = None,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+        on_lost: Listener | None = None,
+    ) -> None:
+        """Share topics with the other members of the group: those that are named, and all that fit a pattern such as
+        "orders-*", also when they are made later.
+
+        Callbacks get a list of partitions, and are called by `poll`: `on_assigned` before the first record,
+        `on_revoked` before others may read them (commit here what you have done), `on_lost` when others may read
+        them already (without it, `on_revoked`). Partitions that stay are read on undisturbed meanwhile.
+        """
+        names = [topics] if isinstance(topics, str) else list(topics)
+        if not names and pattern is None:
+            raise InvalidRequest("subscribe to topics or to a pattern; unsubscribe() ends it")
+        if group_id is not None and (self._group is None or self._group.group_id != group_id):
+            self._join(group_id)
+        group = self._require_group()
+        if not group.subscribed and self.assignment():
+            raise InvalidRequest("partitions are assigned by hand: assign([]) first")
+        group.subscribe(names, pattern, on_assigned, on_revoked, on_lost)
+
+    def unsubscribe(self) -> None:
+        """Leave the group. What was polled is committed first, if the consumer commits by itself."""
+        self._put_back()
+        if self._group is not None and self._group.subscribed:
+            self._group.leave(commit=self._settings.enable_auto_commit)
+
+    def commit(
+        self,
+        offsets: Mapping[Partition, int | OffsetAndMetadata] | None = None,
+        timeout_ms: float | None = None,
+    ) -> None:
+        """Have the group go on from these offsets, durably when this returns; without arguments, from behind the last
+        records that were polled. MemberFenced when others read a partition by now."""
+        timeout_s = self._api_timeout_s() if timeout_ms is None else timeout_ms / 1000
+        self._require_group().commit(_offsets(offsets), timeout_s)
+
+    def commit_async(
+        self,
+        offsets: Mapping[Partition, int | OffsetAndMetadata] | None = None,
+        callback: CommitCallback | None = None,
+    ) -> None:
+        """As `commit`, without waiting. `callback(offsets, error)` is called on the client's thread: do not block."""
+        self._require_group().commit_async(_offsets(offsets), callback)
+
+    def committed(self, partition: Partition) -> OffsetAndMetadata | None:
+        """How far the group has come, None when it has committed nothing there."""
+        tp = _partition(partition)
+        return self._require_group().commits.committed([tp], self._api_timeout_s())[tp]
+
     # -- records -----------------------------------------------------------------------------------------------
 
     def poll(
@@ -106,11 +179,12 @@ class Consumer:
         most = self._settings.max_poll_records if max_records is ... else max_records or None
         if most is not None and most < 0:
             raise InvalidRequest(f"max_records must not be negative, but is {most}")
+        self._group_turn()
         if self._unread:
             # A loop over this consumer was left in the middle.
             count = len(self._unread) if most is None else min(most, len(self._unread))
             return [self._unread.pop() for _ in range(count)]
-        return self._poller.records(timeout_ms / 1000, most)
+        return self._polled(timeout_ms / 1000, lambda left_s: self._poller.records(left_s, most)) or []
 
     def poll_arrow(
         self, timeout_ms: float = 1000, max_records: int | None = None
@@ -123,15 +197,19 @@ class Consumer:
         if max_records is not None and max_records < 0:
             raise InvalidRequest(f"max_records must not be negative, but is {max_records}")
         self._put_back()
-        return self._poller.arrow(timeout_ms / 1000, max_records or None)
+        return self._polled(timeout_ms / 1000, lambda left_s: self._poller.arrow(left_s, max_records or None))
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self
 
     def __next__(self) -> ConsumerRecord:
         """The next record, waiting as long as it takes. A loop that is left loses nothing: the next poll goes on."""
+        self._group_turn()
         while not self._unread:
-            self._unread = self._poller.records(_ITERATED_MS / 1000, _ITERATED_RECORDS)[::-1]
+            found = self._polled(
+                _ITERATED_MS / 1000, lambda left_s: self._poller.records(left_s, _ITERATED_RECORDS)
+            )
+            self._unread = found[::-1] if found else []
         return self._unread.pop()
 
     # -- positions ---------------------------------------------------------------------------------------------
@@ -139,10 +217,9 @@ class Consumer:
     def position(self, partition: Partition) -> int:
         """The offset of the record that comes next."""
         tp = self._assigned(partition)
-        for record in reversed(self._unread):
-            if record.partition == tp.partition and record.topic == tp.topic:
-                offset: int = record.offset
-                return offset
+        unread = self._first_unread().get(tp)
+        if unread is not None:
+            return unread
         self._driver.settle([tp], self._api_timeout_s())
         position = self._driver.look(lambda fetcher: fetcher[tp].position)
         if position == UNKNOWN:
@@ -210,9 +287,17 @@ class Consumer:
     # -- the end -----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the consumer and its thread. Twice is fine."""
-        self._unread = []
-        self._connection.close()
+        """End the consumer and its thread: commit what was polled, leave the group. Twice is fine."""
+        self._end(commit=True)
+
+    def _end(self, *, commit: bool) -> None:
+        if not self._connection.closed:
+            self._put_back()
+            try:
+                if self._group is not None:
+                    self._group.close(commit=commit)
+            finally:
+                self._connection.close()
 
     def __enter__(self) -> Consumer:
         return self
@@ -220,7 +305,8 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        # A record that raised was not worked on to its end: whoever reads next must see it again.
+        self._end(commit=kind is None)
 
     # -- helpers -----------------------------------------------------------------------------------------------
 
@@ -243,12 +329,64 @@ class Consumer:
 
     def _put_back(self) -> None:
         """Records that a `for` loop did not come to are fetched again by whoever polls next."""
-        unread, self._unread = self._unread, []
-        first: dict[TopicPartition, int] = {}
-        for record in reversed(unread):
-            first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        first = self._first_unread()
+        self._unread = []
         if first:
-            self._driver.change(lambda fetcher: fetcher.seek_all(first))
+            self._driver.change(
+                lambda fetcher: fetcher.seek_all({tp: at for tp, at in first.items() if tp in fetcher})
+            )
+
+    def _first_unread(self) -> dict[TopicPartition, int]:
+        first: dict[TopicPartition, int] = {}
+        for record in reversed(self._unread):
+            first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
+        return first
+
+    # -- the group's helpers -----------------------------------------------------------------------------------
+
+    def _join(self, group_id: str) -> None:
+        if not isinstance(group_id, str) or not 0 < len(group_id) <= GROUP_ID_CHARS_MAX:
+            raise InvalidRequest(f"a group_id is a str of 1 to {GROUP_ID_CHARS_MAX} characters")
+        if self._group is not None:
+            raise InvalidRequest(f"this consumer belongs to group {self._group.group_id!r}. Make another one")
+        self._group = GroupReader(
+            self._connection, self._driver, self._settings, group_id, self._user_positions
+        )
+
+    def _require_group(self) -> GroupReader:
+        if self._group is None:
+            raise InvalidRequest("there is no group: say Consumer(group_id=...)")
+        return self._group
+
+    def _polled(self, timeout_s: float, take: Callable[[float], T | None]) -> T | None:
+        """What `take` finds within the time. The group has its turn before, and whenever it wants one."""
+        if self._group is None:
+            return take(timeout_s)
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            self._group_turn()
+            left_s = deadline_s - time.monotonic()
+            found = take(max(left_s, 0.0))
+            if found or left_s <= 0:
+                return found
+
+    def _group_turn(self) -> None:
+        if self._group is not None and self._group.before_poll() and self._unread:
+            # Records of partitions that went away are not for this consumer any more.
+            mine = self.assignment()
+            self._unread = [r for r in self._unread if TopicPartition(r.topic, r.partition) in mine]
+
+    def _user_positions(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        unread = self._first_unread()
+        some = list(tps)
+        at = self._driver.look(lambda fetcher: {tp: fetcher[tp].position for tp in some if tp in fetcher})
+        return at | {tp: unread[tp] for tp in some if tp in unread}
+
+    def _committed_starts(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        known = self.assignment()
+        new = [tp for tp in tps if tp not in known]
+        found = self._require_group().commits.committed(new, self._api_timeout_s())
+        return {tp: None if at is None else at.offset for tp, at in found.items()}
 
     def _api_timeout_s(self) -> float:
         return self._settings.default_api_timeout_ms / 1000
@@ -259,6 +397,12 @@ def _partition(given: Any) -> TopicPartition:
         case (str(topic), int(partition)) if partition >= 0 and topic:
             return TopicPartition(topic, partition)
     raise InvalidRequest(f'a partition is named like ("topic", 0), and not {given!r}')
+
+
+def _offsets(
+    given: Mapping[Partition, int | OffsetAndMetadata] | None,
+) -> dict[TopicPartition, OffsetAndMetadata] | None:
+    return None if given is None else check_offsets({_partition(tp): at for tp, at in given.items()})
 
 
 def _offset(given: Any) -> int:

@@ -35,6 +35,7 @@ class FetchDriver:
         self._connection = connection
         self._fetcher = fetcher
         self._changed = threading.Condition()
+        self._interrupted = False
         connection.on_tick(self.tick)
         _live.add(self)
 
@@ -52,8 +53,15 @@ class FetchDriver:
         self._connection.wake()
         return result
 
+    def interrupt(self) -> None:
+        """Let the poller return from its wait, now or the next time that it would wait: it has something else to do."""
+        with self._changed:
+            self._interrupted = True
+            self._changed.notify_all()
+
     def head(self, deadline_s: float) -> tuple[Assigned, int] | None:
-        """The partition whose turn it is and the poller's position in it; waits until there is one or time is over."""
+        """The partition whose turn it is and the poller's position in it; waits until there is one, time is over or
+        somebody interrupts."""
         with self._changed:
             while True:
                 if self._connection.closed:
@@ -62,7 +70,8 @@ class FetchDriver:
                 assigned = self._fetcher.head(now_s)
                 if assigned is not None:
                     return assigned, assigned.position
-                if now_s >= deadline_s:
+                if now_s >= deadline_s or self._interrupted:
+                    self._interrupted = False
                     return None
                 self._changed.wait(deadline_s - now_s)
 

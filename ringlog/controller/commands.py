@@ -21,9 +21,16 @@ from ringlog.controller.records import (
     TopicConfig,
     TopicRemoved,
 )
-from ringlog.controller.topic_config import check_config, require_setting
+from ringlog.controller.topic_config import MESSAGE_BYTES_MAX, SETTINGS, check_config, require_setting
 from ringlog.errors import InvalidRequest, LimitExceeded, TopicExists, UnknownTopic
-from ringlog.limits import PARTITIONS_MAX, PARTITIONS_PER_TOPIC_MAX, TOPIC_NAME_CHARS_MAX, TOPICS_MAX
+from ringlog.limits import (
+    OFFSETS_PARTITIONS,
+    PARTITIONS_MAX,
+    PARTITIONS_PER_TOPIC_MAX,
+    TOPIC_NAME_CHARS_MAX,
+    TOPICS_MAX,
+)
+from ringlog.net.group_messages import OFFSETS_TOPIC
 from ringlog.net.messages import (
     AddPartitionsRequest,
     AlterTopicRequest,
@@ -100,9 +107,19 @@ def create_topic(
     return Outcome(records, _reply_topic(name))
 
 
+def create_offsets_topic(image: MetadataImage, *, shards: int) -> Outcome:
+    """The topic that groups are kept in, as the node needs it."""
+    wanted = {"cleanup.policy": "compact", "max.message.bytes": str(MESSAGE_BYTES_MAX)}
+    config = {name: value for name, value in wanted.items() if name in SETTINGS}
+    request = CreateTopicRequest(OFFSETS_TOPIC, OFFSETS_PARTITIONS, config=config)
+    return create_topic(image, request, shards=shards, default_partitions=1, internal=True)
+
+
 def add_partitions(image: MetadataImage, request: AddPartitionsRequest, *, shards: int) -> Outcome:
     """More partitions for a topic. Keys move: a key's partition depends on how many there are."""
     topic = find_topic(image, request.name)
+    if topic.name == OFFSETS_TOPIC:
+        raise InvalidRequest(f"topic {topic.name!r} is the node's own: groups would not be found again")
     have = len(topic.partitions)
     if request.partitions <= have:
         raise InvalidRequest(

@@ -47,6 +47,19 @@ def received_bytes(fd: int) -> int | None:
     return received
 
 
+def peer_process(fd: int) -> int | None:
+    """The process at the other end of an ipc:// connection; None for any other descriptor."""
+    try:
+        with _borrowed(fd) as found:
+            if found.family != socket.AF_UNIX:
+                return None
+            credentials = found.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    except OSError:
+        return None
+    pid: int = struct.unpack("<iii", credentials)[0]
+    return pid if pid > 0 else None
+
+
 def cut(fd: int) -> None:
     """End a connection; the library finds it closed, and forgets it with all that it kept of it."""
     try:
@@ -83,6 +96,8 @@ class Connections:
         self._turn: deque[int] = deque()
         self._clients: dict[int, bytes] = {}
         self._descriptors: dict[bytes, int] = {}
+        self._processes: dict[int, int] = {}
+        """Those at the other ends of ipc:// connections."""
 
     def __len__(self) -> int:
         return len(self._taken)
@@ -90,6 +105,13 @@ class Connections:
     def accepted(self, fd: int) -> None:
         """A connection began. What came before anybody looked is not held against it."""
         self._taken[fd] = self._received(fd) or 0
+        process = peer_process(fd)
+        if process is not None:
+            self._processes[fd] = process
+
+    def process_of(self, fd: int) -> int | None:
+        """The process at the other end, if it is on this host and came through ipc://."""
+        return self._processes.get(fd)
 
     def met(self, fd: int, client: bytes) -> None:
         """The first message of a client came through this connection."""
@@ -106,6 +128,7 @@ class Connections:
     def ended(self, fd: int) -> bytes | None:
         """A connection is gone; the client that it belonged to, if it ever sent anything."""
         self._taken.pop(fd, None)
+        self._processes.pop(fd, None)
         client = self._clients.pop(fd, None)
         if client is not None:
             self._descriptors.pop(client, None)

@@ -30,12 +30,35 @@ class Api(IntEnum):
     ALTER_TOPIC = 7
     ADD_PARTITIONS = 8
     DESCRIBE_PARTITIONS = 9
+    GROUP_HEARTBEAT = 10
+    OFFSET_COMMIT = 11
+    OFFSET_FETCH = 12
+    GROUP_LIST = 13
+    GROUP_DESCRIBE = 14
+    GROUP_RESET = 15
+    GROUP_DELETE = 16
     DELETE_RECORDS = 20
 
 
-SHARD_APIS = frozenset(
-    {Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS, Api.DESCRIBE_PARTITIONS, Api.DELETE_RECORDS}
+GROUP_APIS = frozenset(
+    {
+        Api.GROUP_HEARTBEAT,
+        Api.OFFSET_COMMIT,
+        Api.OFFSET_FETCH,
+        Api.GROUP_LIST,
+        Api.GROUP_DESCRIBE,
+        Api.GROUP_RESET,
+        Api.GROUP_DELETE,
+    }
 )
+"""About consumer groups: the header names the group's partition of the offsets topic."""
+SHARD_APIS = GROUP_APIS | {
+    Api.PRODUCE,
+    Api.FETCH,
+    Api.LIST_OFFSETS,
+    Api.DESCRIBE_PARTITIONS,
+    Api.DELETE_RECORDS,
+}
 """Answered by the shard that serves the partition in the header."""
 CONTROLLER_APIS = frozenset(
     {Api.INIT_PRODUCER, Api.CREATE_TOPIC, Api.DELETE_TOPIC, Api.ALTER_TOPIC, Api.ADD_PARTITIONS}

@@ -87,11 +87,14 @@ class Peers:
         """Whether this client was here before."""
         return routing_id in self._by_routing_id
 
-    def left(self, routing_id: bytes) -> None:
-        """The connection of a client is gone, and with it the client: a new connection has a new routing id."""
+    def left(self, routing_id: bytes) -> int | None:
+        """The connection of a client is gone, and with it the client: a new connection has a new id. The session
+        that it had."""
         peer = self._by_routing_id.get(routing_id)
-        if peer is not None:
-            self.drop(peer)
+        if peer is None:
+            return None
+        self.drop(peer)
+        return peer.session
 
     def seen(self, routing_id: bytes, now_ms: int) -> Peer:
         """The client with this routing id, new or known."""

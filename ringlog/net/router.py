@@ -18,6 +18,7 @@ from zmq.utils.monitor import recv_monitor_message
 from ringlog.errors import NodeFailed, RingClosed, RingCorrupt, RingStale
 from ringlog.limits import FRAME_BYTES_MAX, KIB, MIB
 from ringlog.net.connections import Connections, cut
+from ringlog.net.departed import Departed
 from ringlog.net.service import NetService
 from ringlog.ring.board import Board, Links, ProcessState
 from ringlog.ring.link import LinkEnd
@@ -30,6 +31,8 @@ CONNECTION_EVENTS_MAX = 64
 ZERO_COPY_BYTES = 64 * KIB
 """Smaller messages are cheaper to copy than to share with the socket's thread."""
 IDLE_WAIT_MS = 500
+DEPARTED_WAIT_MS = 10
+"""While a client that hung up is looked at: it may be about to die."""
 SHOW_US = 250_000
 EXPIRE_US = 10_000_000
 QUIET_BYTES = 48 * MIB
@@ -103,10 +106,10 @@ class RouterSocket:
             raise
         return True
 
-    def follow_connections(self, events_max: int | None) -> list[bytes]:
-        """Read so many events of the monitor, None: all; the clients that have left. At the bound, stop listening until
-        somebody leaves: without descriptors libzmq spins."""
-        left: list[bytes] = []
+    def follow_connections(self, events_max: int | None) -> list[tuple[bytes, int | None]]:
+        """Read so many events of the monitor, None: all; the clients that have left, and their processes if they are on
+        this host. At the bound, stop listening until somebody leaves: without descriptors libzmq spins."""
+        left: list[tuple[bytes, int | None]] = []
         seen = 0
         while seen != events_max and self.monitor.poll(0):
             seen += 1
@@ -114,9 +117,10 @@ class RouterSocket:
             if event["event"] == zmq.EVENT_ACCEPTED:
                 self.connections.accepted(event["value"])
             elif event["event"] == zmq.EVENT_DISCONNECTED:
+                process = self.connections.process_of(event["value"])
                 client = self.connections.ended(event["value"])
                 if client is not None:
-                    left.append(client)
+                    left.append((client, process))
         count = len(self.connections)
         if self._listening and count >= self._connections_max:
             _log.warning("%d connections: no more are accepted until some are closed", count)
@@ -171,6 +175,7 @@ class RouterAgent:
         self._poller.register(self._socket.socket, zmq.POLLIN)
         self._poller.register(self._socket.monitor, zmq.POLLIN)
         self._poller.register(links.bell.fd, zmq.POLLIN)
+        self._departed = Departed()
         self._clock = LoopClock(stats)
         self._quiet_bytes = _private_bytes()
         self._has_messages = True
@@ -183,6 +188,7 @@ class RouterAgent:
         while not self._stopping():
             self.cycle()
         self._poller.unregister(self._socket.socket)
+        self.service.end_heartbeats()
         until = time.monotonic() + DRAIN_S
         while self.service.peers.pending_count and time.monotonic() < until:
             self.cycle(receive=False)
@@ -204,10 +210,11 @@ class RouterAgent:
         room = service.retry_overflow()
         room = self._links.pump() and room  # also while something waits: one full ring holds up no other
         self._show(now_us)
+        self._report_deaths()
         if service.has_image and self._board.state(self._process) is not ProcessState.READY:
             self._board.set_state(self._process, ProcessState.READY)
         if not busy:
-            self._sleep(IDLE_WAIT_MS if room else 1)
+            self._sleep((DEPARTED_WAIT_MS if self._departed.watching else IDLE_WAIT_MS) if room else 1)
 
     def _sleep(self, wait_ms: int) -> None:
         """Wait for a message, a connection or a doorbell."""
@@ -245,8 +252,18 @@ class RouterAgent:
         return True
 
     def _follow_connections(self, events_max: int | None = CONNECTION_EVENTS_MAX) -> None:
-        for routing_id in self._socket.follow_connections(events_max):
-            self.service.peers.left(routing_id)
+        for routing_id, process in self._socket.follow_connections(events_max):
+            session = self.service.peers.left(routing_id)
+            if session is not None and process is not None:
+                now_us = time.monotonic_ns() // 1000
+                self._departed.add(session=session, pid=process, now_us=now_us)
+        self._report_deaths()
+
+    def _report_deaths(self) -> None:
+        if self._departed.watching:
+            dead = self._departed.dead(time.monotonic_ns() // 1000)
+            if dead:
+                self.service.clients_died(dead)
 
     def _take_replies(self) -> bool:
         busy = False

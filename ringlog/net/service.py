@@ -41,6 +41,7 @@ from ringlog.net.framing import (
     pack_header,
     unpack_header,
 )
+from ringlog.net.group_messages import OFFSETS_TOPIC
 from ringlog.net.messages import (
     CreateTopicRequest,
     ErrorReply,
@@ -209,7 +210,11 @@ class NetService:
 
     def _metadata(self, peer: Peer, header: Header, request: MetadataRequest) -> None:
         missing = [name for name in dict.fromkeys(request.topics or ()) if name not in self.image.topics]
-        if missing and request.create and self._facts.auto_create:
+        if not self._facts.auto_create:
+            missing = [
+                name for name in missing if name == OFFSETS_TOPIC
+            ]  # the node's own is made in any case
+        if missing and request.create:
             self._create_missing(peer, header, request, missing[:100])
             return
         self._reply_metadata(peer, header, request, {})
@@ -358,6 +363,22 @@ class NetService:
             self._answer_error(peer, api_key, correlation, error)
         if process == self._controller:
             self._creating.clear()
+
+    def clients_died(self, sessions: list[int]) -> None:
+        """Processes of clients have died: tell the shards, which may know them as members of groups."""
+        frame = node_frame(NodeApi.LEFT, pack_u64(*sessions))
+        for process, end in self._ends.items():
+            if process != self._controller:
+                end.send(frame)
+
+    def end_heartbeats(self) -> None:
+        """The node stops: whoever only waits for news is told so now."""
+        error = ShardUnavailable("the node is being stopped")
+        for process in self._ends:
+            for peer, correlation, api_key in self.peers.waiting_for(process):
+                if api_key == Api.GROUP_HEARTBEAT:
+                    self.peers.settle(peer, correlation)
+                    self._answer_error(peer, api_key, correlation, error)
 
     def _unavailable(self, process: int) -> RinglogError:
         if process == self._controller:

@@ -30,6 +30,11 @@ _NUMBERED: tuple[type[RinglogError], ...] = (
     errors.FetchSessionLost,
     errors.UnsupportedVersion,
     errors.CorruptFrame,
+    errors.MemberFenced,
+    errors.InstanceFenced,
+    errors.UnknownGroup,
+    errors.GroupNotEmpty,
+    errors.CoordinatorLoading,
 )
 """In the order of their numbers, from 1 on: new ones are added at the end."""
 

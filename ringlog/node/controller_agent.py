@@ -35,6 +35,7 @@ from ringlog.errors import (
 )
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
+from ringlog.net.group_messages import OFFSETS_TOPIC
 from ringlog.net.messages import (
     AddPartitionsRequest,
     AlterTopicRequest,
@@ -152,22 +153,26 @@ class ControllerAgent:
         asker = Asker(end, int.from_bytes(body[16:24], "little"), correlation, api_key, partition)
         self._stats.counts["requests"] += 1
         try:
-            outcome = self._judge(api_key, body[32:])
+            outcome = self._judge(asker, body[32:])
             self._carry_out(asker, outcome)
         except RinglogError as error:
             self._stats.counts["errors"] += 1
             asker.refuse(error)
 
-    def _judge(self, api_key: int, body: memoryview) -> Outcome:
+    def _judge(self, asker: Asker, body: memoryview) -> Outcome:
         image, shards = self._planned, self._shards
-        match api_key:
+        match asker.api_key:
             case Api.INIT_PRODUCER:
                 return self._producer_ids.init_producer(image)
             case Api.CREATE_TOPIC:
                 request = decode_body(body, CreateTopicRequest)
-                outcome = commands.create_topic(
-                    image, request, shards=shards, default_partitions=self._config.default_partitions
-                )
+                if asker.session == 0 and request.name == OFFSETS_TOPIC:
+                    # A network process asks for itself: a client needs it.
+                    outcome = commands.create_offsets_topic(image, shards=shards)
+                else:
+                    outcome = commands.create_topic(
+                        image, request, shards=shards, default_partitions=self._config.default_partitions
+                    )
                 self._make_way(request.name, outcome.records)
                 return outcome
             case Api.DELETE_TOPIC:
@@ -176,7 +181,7 @@ class ControllerAgent:
                 return commands.alter_topic(image, decode_body(body, AlterTopicRequest))
             case Api.ADD_PARTITIONS:
                 return commands.add_partitions(image, decode_body(body, AddPartitionsRequest), shards=shards)
-        raise UnsupportedVersion(f"api {api_key} is not known to this node")
+        raise UnsupportedVersion(f"api {asker.api_key} is not known to this node")
 
     def _make_way(self, name: str, records: list[MetadataRecord]) -> None:
         """A topic of a name that was there before must find no directory of the old one: neither one that its shard

@@ -67,6 +67,7 @@ class ShardAgent:
         self._clock.work(now_us)
         self._follow_links()
         busy = self._take_requests()
+        core.groups.work(now_ms)
         # What came in is on its way to the device before anything else is looked after.
         core.progress(self._store.run(now_ms=now_ms, wait_s=0.0))
         busy = self._take_deltas() or busy
@@ -89,6 +90,7 @@ class ShardAgent:
             core.fetches.next_deadline_ms,
             core.hosting.next_retry_ms,
             self._store.upkeep.due_ms,
+            core.groups.next_due_ms,
         ):
             if due_ms is not None:
                 wait_s = min(wait_s, max(0.0, (due_ms - now_ms) / 1000))

@@ -27,6 +27,8 @@ class NodeApi(IntEnum):
     """Shard to controller: the metadata version that it serves."""
     RELEASE = 202
     """Network process to shard: tokens of lent replies."""
+    LEFT = 203
+    """Network process to shard: sessions of clients on this host whose processes have died."""
 
 
 _LENT_HEAD = struct.Struct("<QII")
@@ -40,7 +42,7 @@ def node_frame(api: NodeApi, body: bytes) -> bytes:
 
 
 def pack_u64(*values: int) -> bytes:
-    """Numbers, for APPLIED and RELEASE."""
+    """Numbers, for APPLIED, RELEASE and LEFT."""
     return struct.pack(f"<{len(values)}Q", *values)
 
 

@@ -21,7 +21,7 @@ from ringlog.log.batch import BatchInfo, batch_infos
 from ringlog.log.events import Event, Fenced, Progress, StartMoved, disk_error
 from ringlog.log.reading import TimedOffset
 from ringlog.log.store import LogStore
-from ringlog.net.framing import Acks, Api, Flag
+from ringlog.net.framing import GROUP_APIS, Acks, Api, Flag
 from ringlog.net.messages import (
     EARLIEST,
     LATEST,
@@ -44,6 +44,7 @@ from ringlog.shard.asker import Asker, Outlet
 from ringlog.shard.commands import NodeApi, unpack_u64
 from ringlog.shard.deleting import DeletionDesk
 from ringlog.shard.fetching import FetchDesk
+from ringlog.shard.groups import GroupDesk
 from ringlog.shard.hosting import HostedPartition, Hosting
 
 _CODEC_BITS = 0b111
@@ -58,9 +59,10 @@ class ShardCore:
     ) -> None:
         self.store = store
         self.stats = stats
-        self.hosting = Hosting(shard, store, stats, self._partition_gone)
+        self.hosting = Hosting(shard, store, stats, self._partition_opened, self._partition_gone)
         self.fetches = FetchDesk(store, stats, self.hosting.find, region, first_session)
         self.deletions = DeletionDesk(store, self.hosting)
+        self.groups = GroupDesk(store, self.hosting.image, self.hosting.find)
         self._now_ms = 0
         self._now_us = 0
 
@@ -126,6 +128,8 @@ class ShardCore:
         self, asker: Asker, data: memoryview, batches: list[BatchInfo], acks: int, attributes: int
     ) -> None:
         hosted = self.hosting.find(asker.partition)
+        if self.groups.hosts(asker.partition):
+            raise InvalidRequest(f"{hosted.name} is the node's own: nobody else writes to it")
         if attributes & ~_CODEC_BITS:
             raise InvalidRequest(
                 f"batch attributes {attributes:#x}: clients set the codec alone; transactions are not there yet"
@@ -173,8 +177,13 @@ class ShardCore:
             asker.reply_struct(DescribePartitionsReply([self._describe(p) for p in request.partitions]))
         elif asker.api_key == Api.DELETE_RECORDS:
             self.deletions.delete(asker, decode_body(body, DeleteRecordsRequest))
+        elif asker.api_key in GROUP_APIS:
+            self.groups.answer(asker, body, self._now_ms)
         elif asker.api_key == NodeApi.RELEASE:
             self.fetches.release(unpack_u64(body))
+        elif asker.api_key == NodeApi.LEFT:
+            for session in unpack_u64(body):
+                self.groups.client_left(asker.outlet, session, self._now_ms)
         else:
             raise UnsupportedVersion(f"api {asker.api_key} is not known to this node")
 
@@ -202,6 +211,7 @@ class ShardCore:
         self.hosting.image.apply(delta)
         if not delta.more:
             self.hosting.follow(self._now_ms)
+            self.groups.follow(self._now_ms)
 
     # -- what the log tells --------------------------------------------------------------------------------------
 
@@ -223,16 +233,22 @@ class ShardCore:
                 durability = event.log.settings.flush.acks_at
                 for ack in hosted.acks.advance(event.offset, durability, event.log.log_start_offset):
                     self.stats.observe("append_us", self._now_us - ack.received_us)
+                self.groups.durable(hosted)
 
     def forget(self, outlet: Outlet) -> None:
         """A network process died: nothing that it asked for is answered any more."""
         self.fetches.forget(outlet)
         self.deletions.forget(outlet)
+        self.groups.forget(outlet)
         for hosted in self.hosting.hosted.values():
             if hosted.acks:
                 hosted.acks.forget(outlet)
 
+    def _partition_opened(self, hosted: HostedPartition) -> None:
+        self.groups.opened(hosted)
+
     def _partition_gone(self, hosted: HostedPartition) -> None:
+        self.groups.gone(hosted)
         self.fetches.gone(hosted, self._now_ms)
         self.deletions.gone(hosted)
 

@@ -85,7 +85,12 @@ class Hosting:
     """All partitions of one shard."""
 
     def __init__(
-        self, shard: int, store: LogStore, stats: Stats, on_gone: Callable[[HostedPartition], None]
+        self,
+        shard: int,
+        store: LogStore,
+        stats: Stats,
+        on_opened: Callable[[HostedPartition], None],
+        on_gone: Callable[[HostedPartition], None],
     ) -> None:
         self.shard = shard
         self.store = store
@@ -93,6 +98,7 @@ class Hosting:
         self.hosted: dict[int, HostedPartition] = {}
         self.by_name: dict[TopicPartition, HostedPartition] = {}
         self._stats = stats
+        self._on_opened = on_opened
         self._on_gone = on_gone
         self._cluster_id = ""
         self._to_open: deque[int] = deque()
@@ -207,6 +213,7 @@ class Hosting:
         self.hosted[partition] = self.by_name[name] = hosted
         self._stats.host(partition, self.shard)
         self._stats.counts["partitions"] = len(self.hosted)
+        self._on_opened(hosted)
 
     def _has_room(self) -> bool:
         try:

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+import ringlog
 from cli.failures import ExitCode
 
 PROGRAM = [sys.executable, "-m", "cli.main"]
@@ -54,6 +55,44 @@ def test_a_topic_lives_from_create_to_delete(ringlog_command):
     assert "--if-not-exists" in again.stderr
     ringlog_command("topic", "delete", "orders")
     assert objects(ringlog_command("topic", "list", "--json")) == []
+
+
+def test_a_group_is_looked_at_set_back_and_deleted(ringlog_command, ringlog_node):
+    assert "no groups yet" in ringlog_command("group", "list").stderr
+    assert "there is no group" in ringlog_command("group", "describe", "x", code=ExitCode.REFUSED).stderr
+    ringlog_command("topic", "create", "orders", "--partitions", 2)
+    ringlog_command("produce", "orders", "-K", ":", given="".join(f"{n}:{n}\n" for n in range(100)))
+    settings = {"bootstrap": ringlog_node.bootstrap, "auto_offset_reset": "earliest", "client_id": "ann"}
+    with ringlog.Consumer(group_id="billing", **settings) as consumer:
+        consumer.subscribe(["orders"])
+        read = 0
+        while read < 100:
+            read += len(consumer.poll(1000))
+        consumer.commit()
+        [listed] = objects(ringlog_command("group", "list", "--json"))
+        assert listed == {"group": "billing", "state": "stable", "members": 1, "assignor": "sticky"}
+        text = ringlog_command("group", "describe", "billing").stdout
+        assert "billing: stable, 1 member, 0 records behind" in text and "ann" in text
+        busy = ringlog_command(
+            "group", "reset", "billing", "--to", "earliest", "--execute", code=ExitCode.REFUSED
+        )
+        assert "has 1 members" in busy.stderr
+    dry = ringlog_command("group", "reset", "billing", "--to", "earliest", "--json")
+    assert [(plan["after"], plan["executed"]) for plan in objects(dry)] == [(0, False), (0, False)]
+    [before] = objects(ringlog_command("group", "describe", "billing", "--json"))
+    assert (before["lag"], before["lag_ms"]) == (0, 0), "nothing was changed"
+    ringlog_command("group", "reset", "billing", "--topic", "orders", "-p", 1, "--shift", -10, "--execute")
+    [shifted] = objects(ringlog_command("group", "describe", "billing", "--json"))
+    assert shifted["lag"] == 10
+    ringlog_command("group", "reset", "billing", "--to", "beginning", "--execute")
+    [after] = objects(ringlog_command("group", "describe", "billing", "--json"))
+    assert after["lag"] == 100
+    assert 0 < after["lag_ms"] < 60_000
+    late = ringlog_command("group", "reset", "billing", "--to", "2020-01-01T00:00:00Z", "--json")
+    assert [plan["after"] for plan in objects(late)] == [0, 0]
+    assert "Would delete billing with 2 offsets" in ringlog_command("group", "delete", "billing").stdout
+    assert "Deleted billing" in ringlog_command("group", "delete", "billing", "--execute").stdout
+    assert objects(ringlog_command("group", "list", "--json")) == []
 
 
 def test_what_was_produced_is_consumed(ringlog_command):

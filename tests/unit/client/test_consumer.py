@@ -39,9 +39,17 @@ def reading(*partitions, **settings) -> Consumer:
     return consumer
 
 
-def test_a_group_is_refused_until_there_are_groups():
-    with pytest.raises(InvalidRequest, match="groups are not there yet"):
-        Consumer(group_id="g")
+def test_without_a_group_nothing_is_committed_or_subscribed():
+    consumer = Consumer()
+    for call in (lambda: consumer.subscribe(["t"]), consumer.commit, lambda: consumer.committed(("t", 0))):
+        with pytest.raises(InvalidRequest, match="there is no group"):
+            call()
+
+
+@pytest.mark.parametrize("wrong", ["", "x" * 300, 7])
+def test_a_group_has_a_name(wrong):
+    with pytest.raises(InvalidRequest, match="group_id is a str"):
+        Consumer(group_id=wrong)
 
 
 def test_polling_returns_at_most_what_was_asked_for(broker):

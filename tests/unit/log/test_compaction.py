@@ -18,7 +18,6 @@ from tests.support.fake_disk import FakeDisk
 from tests.support.keyed_logs import COMPACT, KeyedLog
 from tests.support.logs import LogWorld
 
-
 _worlds: list[LogWorld] = []
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ringlog import errors, limits
-from ringlog.net import messages, wire_errors
+from ringlog.net import group_messages, messages, wire_errors
 from ringlog.net.framing import Api, Flag, Header
 from ringlog.records.encode import encode
 from ringlog.records.scan import scan
@@ -97,6 +97,18 @@ def test_the_produce_reply_of_the_document_is_that_of_the_code():
         ("Topics (5 to 8)", 4, messages.TopicReply),
         ("Describe partitions (9)", 0, messages.DescribePartitionsRequest),
         ("Describe partitions (9)", 1, messages.PartitionDescription),
+        ("Heartbeats (10)", 0, group_messages.GroupHeartbeatRequest),
+        ("Heartbeats (10)", 1, group_messages.GroupHeartbeatReply),
+        ("Offsets (11, 12)", 0, group_messages.OffsetCommitRequest),
+        ("Offsets (11, 12)", 1, group_messages.OffsetCommitReply),
+        ("Offsets (11, 12)", 2, group_messages.OffsetFetchRequest),
+        ("Offsets (11, 12)", 3, group_messages.CommittedOffset),
+        ("Looking at groups and changing them (13 to 16)", 0, group_messages.GroupListReply),
+        ("Looking at groups and changing them (13 to 16)", 1, group_messages.GroupSummary),
+        ("Looking at groups and changing them (13 to 16)", 2, group_messages.GroupDescribeReply),
+        ("Looking at groups and changing them (13 to 16)", 3, group_messages.MemberDescription),
+        ("Looking at groups and changing them (13 to 16)", 4, group_messages.GroupResetRequest),
+        ("Looking at groups and changing them (13 to 16)", 5, group_messages.GroupDeleteRequest),
         ("Delete records (20)", 0, messages.DeleteRecordsRequest),
         ("Delete records (20)", 1, messages.DeleteRecordsReply),
         ("Errors", 0, messages.ErrorReply),

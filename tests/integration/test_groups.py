@@ -1,0 +1,309 @@
+"""Groups on a real node: partitions are shared, moved and taken over, and nobody loses what is committed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import ringlog
+from ringlog.client.commits import OffsetAndMetadata
+from ringlog.errors import InstanceFenced, InvalidRequest, OffsetOutOfRange
+from tests.support.amounts import amount
+from tests.support.node import NodeProcess
+from tests.support.patience import stretched
+
+PARTITIONS = 6
+
+
+@pytest.fixture(scope="module")
+def node():
+    with ringlog.embedded(shards=2) as running:
+        yield running
+
+
+class Team:
+    """Consumers of one group, with all that was called back."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.bootstrap, self.topic, self.group = bootstrap, topic, f"team-{topic}"
+        self.heard: list[tuple[str, str, list[int]]] = []
+        self.consumers: list[ringlog.Consumer] = []
+        self.producer = ringlog.Producer(bootstrap=bootstrap)
+        with ringlog.Admin(bootstrap=bootstrap) as admin:
+            admin.create_topic(topic, PARTITIONS)
+
+    def fill(self, count: int) -> None:
+        for number in range(count):
+            self.producer.produce(self.topic, b"%d" % number, partition=number % PARTITIONS)
+        self.producer.flush()
+
+    def consumer(self, name: str = "", *, pattern: str | None = None, **settings) -> ringlog.Consumer:
+        made = ringlog.Consumer(
+            bootstrap=self.bootstrap, group_id=self.group, **{"auto_offset_reset": "earliest", **settings}
+        )
+        self.consumers.append(made)
+
+        def hear(what: str):
+            return lambda tps: self.heard.append((name, what, [tp.partition for tp in tps]))
+
+        topics = [] if pattern else [self.topic]
+        made.subscribe(
+            topics,
+            pattern=pattern,
+            on_assigned=hear("assigned"),
+            on_revoked=hear("revoked"),
+            on_lost=hear("lost"),
+        )
+        return made
+
+    def poll_until(self, condition, *consumers: ringlog.Consumer, within_s: float = 10.0) -> list:
+        """Poll in turn until something is so; all records on the way."""
+        records, until = [], time.monotonic() + stretched(within_s)
+        while not condition(records):
+            assert time.monotonic() < until, self.heard
+            for one in consumers:
+                records += one.poll(20)
+        return records
+
+    def settle(self, *consumers: ringlog.Consumer, partitions: int = PARTITIONS) -> list:
+        """Poll until every partition has its reader, evenly."""
+
+        def even(_records) -> bool:
+            counts = [len(one.assignment()) for one in consumers]
+            return sum(counts) == partitions and max(counts) - min(counts) <= 1
+
+        return self.poll_until(even, *consumers)
+
+    def close(self) -> None:
+        for one in self.consumers:
+            one.close()
+        self.producer.close()
+
+
+@pytest.fixture
+def team(node, request):
+    made = Team(node.bootstrap, request.node.name[:100])
+    yield made
+    made.close()
+
+
+def test_members_share_the_partitions_and_only_what_must_moves(team):
+    first = team.consumer("a")
+    team.settle(first)
+    second = team.consumer("b")
+    team.settle(first, second)
+    (_, _, all_of_them), (who, what, moved) = team.heard[:2]
+    assert (len(all_of_them), who, what, len(moved)) == (6, "a", "revoked", 3)
+    assert ("b", "assigned", moved) in team.heard
+    second.close()
+    team.settle(first)
+    assert team.heard[-1] == ("a", "assigned", moved)
+
+
+def test_every_record_is_read_once_while_members_come_and_go(team):
+    first = team.consumer("a")
+    team.fill(600)
+    records = team.poll_until(lambda found: len(found) > 100, first)
+    second = team.consumer("b")
+    records += team.settle(first, second)
+    team.fill(600)
+    records += team.poll_until(lambda found: len(found) > 300, first, second)
+    first.close()
+    total = len(records)
+    records += team.poll_until(lambda found: total + len(found) >= 1200, second)
+    records += second.poll(200)
+    counts = Counter((record.partition, record.offset) for record in records)
+    assert len(counts) == 1200
+    assert set(counts.values()) == {1}, "exactly once where no one died"
+
+
+def test_a_new_consumer_goes_on_where_the_group_stopped(team):
+    team.fill(60)
+    first = team.consumer(enable_auto_commit=False)
+    team.poll_until(lambda found: len(found) == 60, first)
+    first.commit({(team.topic, 0): OffsetAndMetadata(4, "half"), (team.topic, 1): 10})
+    assert first.committed((team.topic, 0)) == OffsetAndMetadata(4, "half")
+    assert first.committed((team.topic, 2)) is None
+    first.close()
+    again = team.consumer(enable_auto_commit=False)
+    records = team.poll_until(lambda found: len(found) >= 46, again)
+    assert len(records) == 46
+    assert min(record.offset for record in records if record.partition == 0) == 4
+
+
+def test_what_was_polled_is_committed_on_close_and_not_after_an_error(team):
+    team.fill(60)
+    with pytest.raises(RuntimeError), team.consumer() as first:
+        team.poll_until(lambda found: len(found) == 60, first)
+        raise RuntimeError("the handler failed")
+    with team.consumer() as second:
+        assert len(team.poll_until(lambda found: len(found) >= 60, second)) == 60, "nothing was committed"
+    third = team.consumer()
+    team.settle(third)
+    assert third.poll(300) == []
+
+
+def test_commits_happen_by_themselves(team):
+    team.fill(60)
+    one = team.consumer(auto_commit_interval_ms=50)
+    team.poll_until(lambda found: len(found) == 60, one)
+    team.poll_until(lambda _found: one.committed((team.topic, 0)) == OffsetAndMetadata(10), one)
+
+
+def test_a_commit_in_the_background_says_when_it_is_done(team):
+    team.fill(6)
+    one, done = team.consumer(enable_auto_commit=False), []
+    team.poll_until(lambda found: len(found) == 6, one)
+    one.commit_async(callback=lambda offsets, error: done.append((len(offsets), error)))
+    team.poll_until(lambda _found: done, one)
+    assert done == [(6, None)]
+
+
+def test_a_slow_handler_causes_no_rebalance(team):
+    team.fill(6)
+    one = team.consumer("slow", session_timeout_ms=1_000)
+    other = team.consumer("other", session_timeout_ms=1_000)
+    team.settle(one, other)
+    heard = len(team.heard)
+    until = time.monotonic() + 2.5
+    while time.monotonic() < until:
+        other.poll(50)
+    one.poll(100)
+    one.commit()
+    assert len(team.heard) == heard
+
+
+def test_a_restart_under_a_name_moves_nothing(team):
+    one = team.consumer("named", group_instance_id="one")
+    other = team.consumer("other", group_instance_id="two")
+    team.settle(one, other)
+    mine = one.assignment()
+    heard = len(team.heard)
+    one.close()
+    again = team.consumer("again", group_instance_id="one")
+    team.settle(again, other)
+    assert again.assignment() == mine
+    assert [who for who, *_ in team.heard[heard:]] == ["named", "again"], "the other hears of nothing"
+
+
+def test_two_processes_of_one_name_do_not_fight(team):
+    one = team.consumer(group_instance_id="one")
+    team.settle(one)
+    again = team.consumer(group_instance_id="one")
+    team.settle(again)
+    with pytest.raises(InstanceFenced):
+        team.poll_until(lambda _found: False, one)
+    assert len(again.assignment()) == PARTITIONS
+
+
+def test_new_topics_and_partitions_are_picked_up(team, node):
+    one = team.consumer(pattern=f"{team.topic}*")
+    team.settle(one)
+    with ringlog.Admin(bootstrap=node.bootstrap) as admin:
+        admin.add_partitions(team.topic, PARTITIONS + 2)
+        admin.create_topic(f"{team.topic}-more", 3)
+    team.settle(one, partitions=PARTITIONS + 2 + 3)
+
+
+def test_a_loop_over_a_consumer_of_a_group_ends_where_it_is_left(team):
+    team.fill(60)
+    with team.consumer() as one:
+        for count, _record in enumerate(one, 1):
+            if count == 25:
+                break
+    with team.consumer() as again:
+        assert len(team.poll_until(lambda found: len(found) >= 35, again)) == 35
+
+
+def test_a_consumer_without_a_subscription_reads_and_commits_for_its_group(team):
+    team.fill(60)
+    settings = {"bootstrap": team.bootstrap, "group_id": "by hand", "auto_offset_reset": "error"}
+    with ringlog.Consumer(**settings) as one:
+        one.assign([(team.topic, 0)])
+        with pytest.raises(OffsetOutOfRange):
+            one.poll(1000)
+        one.seek((team.topic, 0), 3)
+        assert len(one.poll(5000)) == 7
+    with ringlog.Consumer(**settings) as again:
+        again.assign([(team.topic, 0)])
+        assert again.position((team.topic, 0)) == 10
+        with pytest.raises(InvalidRequest, match="by hand"):
+            again.subscribe([team.topic])
+
+
+def test_a_group_survives_the_death_of_every_process_of_the_node_without_a_rebalance(tmp_path):
+    with NodeProcess(str(tmp_path), shards=2) as running:
+        team = Team(running.bootstrap, "t")
+        one, other = team.consumer("a"), team.consumer("b")
+        team.settle(one, other)
+        heard = len(team.heard)
+        for role, index in (("shard", 0), ("shard", 1), ("net", 0), ("controller", 0)):
+            old_pid = running.kill(role, index)
+            running.wait_replaced(role, index, old_pid)
+            team.fill(60)
+            assert len(team.poll_until(lambda found: len(found) >= 60, one, other, within_s=30)) == 60
+            one.commit()
+            other.commit()
+        assert team.heard[heard:] == []
+        team.close()
+
+
+def children(bootstrap: str, count: int, seconds: float) -> list[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "tests.support.group_child", bootstrap, "fleet", "t", str(seconds)]
+    root = Path(__file__).resolve().parents[2]
+    return [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root, env=os.environ)
+        for _ in range(count)
+    ]
+
+
+def test_a_fleet_with_deaths_reads_every_record(node):
+    """Processes are killed while others produce: every record is processed by somebody, and what the survivors take
+    over, they have within moments."""
+    chance = random.Random(4)
+    rounds = amount(2, 20)
+    with ringlog.Admin(bootstrap=node.bootstrap) as admin:
+        admin.create_topic("t", 8)
+    producer, produced = ringlog.Producer(bootstrap=node.bootstrap), 0
+    fleet = children(node.bootstrap, 3, 60)
+    outputs: list[str] = []
+    try:
+        for _ in range(rounds):
+            until = time.monotonic() + 1.5
+            while time.monotonic() < until:
+                for _ in range(50):
+                    producer.produce("t", b"x", partition=produced % 8)
+                    produced += 1
+                time.sleep(0.02)
+            victim = fleet.pop(chance.randrange(len(fleet)))
+            victim.kill()
+            outputs.append(victim.communicate()[0])
+            fleet += children(node.bootstrap, 1, 60)
+        producer.flush()
+        with ringlog.Consumer(bootstrap=node.bootstrap, group_id="fleet") as watcher:
+            until = time.monotonic() + stretched(20)
+            while sum(at.offset for at in map(watcher.committed, parts()) if at is not None) < produced:
+                assert time.monotonic() < until, "the survivors take over what the dead had"
+                time.sleep(0.1)
+    finally:
+        for one in fleet:
+            one.send_signal(signal.SIGTERM)
+        outputs += [one.communicate()[0] for one in fleet]
+        producer.close()
+    seen = Counter(line for output in outputs for line in output.split("\n") if line.count(" ") == 1)
+    whole = {f"{number % 8} {number // 8}" for number in range(produced)}
+    assert whole <= set(seen), "every record at least once"
+    again = sum(seen.values()) - len(seen)
+    assert again <= rounds * 8 * 50, "no more is read again than the dead had polled and not committed"
+
+
+def parts() -> list[tuple[str, int]]:
+    return [("t", index) for index in range(8)]
