@@ -17,7 +17,7 @@ from ringlog.disk.choose import open_disk
 from ringlog.errors import RinglogError
 from ringlog.limits import MIB
 from ringlog.log.batch import batch_infos
-from ringlog.log.events import Progress
+from ringlog.log.events import Fenced, Progress, Quarantined
 from ringlog.log.settings import LogSettings
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
@@ -56,8 +56,10 @@ def write_for_ever(directory: str) -> NoReturn:
         else:
             events = store.run(now_ms=wall_ms(), wait_s=None)
         for event in events:
-            if not isinstance(event, Progress):
+            if isinstance(event, Fenced | Quarantined):
                 raise event.error
+            if not isinstance(event, Progress):
+                continue
             waited_s = 0.0
             while waiting and waiting[0][0] <= event.offset:
                 _, nbytes, appended_at = waiting.popleft()

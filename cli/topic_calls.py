@@ -11,7 +11,6 @@ from cli.counted import counted
 from cli.output import print_json
 from cli.screen import print_table
 from cli.topic_errors import naming_near_topics
-from ringlog.controller.topic_config import SETTINGS, with_defaults
 from ringlog.errors import TopicExists
 
 if TYPE_CHECKING:
@@ -110,9 +109,10 @@ def _description(described: TopicInfo) -> dict[str, Any]:
 
 def _settings(described: TopicInfo) -> dict[str, Any]:
     """All settings of a topic, each with its source: `topic` where it was set, else `default`."""
-    sources = {name: "topic" if name in described.config else "default" for name in SETTINGS}
-    values = with_defaults(described.config)
-    return {"settings": {name: {"value": values[name], "source": sources[name]} for name in SETTINGS}}
+    from ringlog.node.topic_settings import effective_settings
+
+    found = effective_settings(described.config)
+    return {"settings": {name: setting._asdict() for name, setting in found.items()}}
 
 
 def _print_description(described: TopicInfo, all_settings: bool) -> None:

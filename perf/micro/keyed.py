@@ -24,7 +24,7 @@ _TIMES_WRITTEN = 2
 
 
 def settings(*, compact: bool) -> LogSettings:
-    return LogSettings(segment_bytes=16 * MIB, compact=compact, dirty_ratio_min=0.01)
+    return LogSettings(segment_bytes=64 * MIB, compact=compact, dirty_ratio_min=0.01)
 
 
 def fill(store: LogStore, name: TopicPartition, nbytes: int, *, seed: int) -> int:

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from ringlog.disk.api import File
-from ringlog.errors import CorruptSegment
+from ringlog.errors import CorruptBatch, CorruptSegment
 from ringlog.limits import MIB
 from ringlog.log.compaction_plan import CompactionPlan, Group, group_segments, may_drop_tombstones
 from ringlog.log.extent import block_ceil, block_floor
@@ -39,7 +39,7 @@ PAUSE = 0
 _WINDOW_BYTES = 1 * MIB
 
 _Work = Generator[int, int, None]
-_Visit = Callable[[memoryview, np.ndarray], Generator[int, int, bool]]
+_Visit = Callable[[memoryview, np.ndarray], bool]
 
 
 class Compaction:
@@ -106,10 +106,9 @@ class Compaction:
         """Fill the map from the dirty part, as far as there is room in it."""
         start, full_at = self._plan.start_offset, None
 
-        def visit(data: memoryview, table: np.ndarray) -> Generator[int, int, bool]:
+        def visit(data: memoryview, table: np.ndarray) -> bool:
             nonlocal full_at
             full_at = note(self._keys, data, table, start)
-            yield PAUSE
             return full_at is None
 
         for segment in self._plan.segments:
@@ -130,7 +129,7 @@ class Compaction:
             for segment in group.segments:
                 drops = may_drop_tombstones(segment, self._plan.start_offset, self.log.settings, self._now_ms)
                 rules = Rules(self._end_offset, drops, live)
-                yield from self._walk(segment, partial(self._filter, rules, out))
+                yield from self._walk(segment, partial(self._filter, rules, out), out)
             yield from self._finish(out)
         finally:
             disk.close(file)
@@ -155,20 +154,14 @@ class Compaction:
         self._take_place(group, entry, out.index)
         yield PAUSE
 
-    def _filter(
-        self, rules: Rules, out: _Output, data: memoryview, table: np.ndarray
-    ) -> Generator[int, int, bool]:
-        """Write what stays of a window's batches."""
+    def _filter(self, rules: Rules, out: _Output, data: memoryview, table: np.ndarray) -> bool:
+        """Put what stays of a window's batches to what is to be written."""
         kept = filter_batches(self._keys, data, table, rules, out.room)
-        blocks = out.add(kept.nbytes, kept.changed)
-        if blocks is not None:
-            yield from self._write(out, blocks)
-        yield PAUSE
+        out.add(kept.nbytes, kept.changed)
         return True
 
-    def _write(self, out: _Output, blocks: memoryview) -> _Work:
-        token = self.log.context.disk.write(out.file, [blocks], out.written, durable=False)
-        if must((yield token), f"write {out.file.path}") != blocks.nbytes:
+    def _wrote(self, out: _Output, blocks: memoryview, result: int) -> None:
+        if must(result, f"write {out.file.path}") != blocks.nbytes:
             raise OSError(f"write {out.file.path}: it was cut short")
         out.wrote(blocks.nbytes)
         self.bytes_moved += blocks.nbytes
@@ -177,7 +170,8 @@ class Compaction:
         """Write the last, partial block, and let the file end where its batches end, flushed."""
         disk = self.log.context.disk
         if out.pending:
-            yield from self._write(out, out.last_block())
+            blocks = out.last_block()
+            self._wrote(out, blocks, (yield disk.write(out.file, [blocks], out.written, durable=False)))
         disk.truncate(out.file, out.nbytes)
         must((yield disk.flush(out.file)), f"flush {out.file.path}")
 
@@ -208,35 +202,62 @@ class Compaction:
 
     # -- reading -------------------------------------------------------------------------------------------
 
-    def _walk(self, segment: SealedSegment, visit: _Visit) -> _Work:
-        """Show the whole, checked batches of a segment to `visit`, a window at a time, until it says False."""
+    def _walk(self, segment: SealedSegment, visit: _Visit, out: _Output | None = None) -> _Work:
+        """Show the whole, checked batches of a segment to `visit`, a window at a time, until it says False. What it
+        puts into `out` is written while the next window is read."""
         file = self.log.context.disk.open(self.log.files.path_of(segment.base_offset), direct=True)
         try:
-            yield from self._walk_file(segment, file, visit)
+            yield from self._walk_file(segment, file, visit, out)
         finally:
             self.log.context.disk.close(file)
 
-    def _walk_file(self, segment: SealedSegment, file: File, visit: _Visit) -> _Work:
-        memory, carry = self._scratch.windows[0], 0
-        for begin in range(0, segment.position, _WINDOW_BYTES):
-            stop = min(begin + _WINDOW_BYTES, segment.position)
-            blocks = memory[CARRY_BYTES : CARRY_BYTES + block_ceil(stop - begin)]
-            got = must((yield self.log.context.disk.read(file, blocks, begin)), f"read {file.path}")
+    def _walk_file(self, segment: SealedSegment, file: File, visit: _Visit, out: _Output | None) -> _Work:
+        memory, carry, begin = self._scratch.windows[0], 0, 0
+        got = must((yield self._read(segment, file, begin)), f"read {file.path}") if segment.position else 0
+        while begin < segment.position:
             self.bytes_moved += got
-            data = memory[CARRY_BYTES - carry : CARRY_BYTES + min(got, stop - begin)]
+            end = min(begin + got, begin + _WINDOW_BYTES, segment.position)
+            data = memory[CARRY_BYTES - carry : CARRY_BYTES + end - begin]
             found = scan(data, level="crc")
-            is_last = stop == segment.position or got < stop - begin
+            is_last = end == segment.position or end < begin + _WINDOW_BYTES
             if found.fault is not None and (is_last or not found.incomplete):
-                at, name = begin - carry + found.fault.position, offset_name(segment.base_offset, LOG)
-                why = f"byte {at}: {found.fault.field}: {found.fault.reason}"
-                error = CorruptSegment(f"{self.log.name}: segment {name} is not served: {why}")
-                self._housekeeper.quarantine(segment, error)
-                raise error
-            if len(found.table) and not (yield from visit(data[: found.end], found.table)):
+                raise self._corrupt(segment, begin - carry, found.fault)
+            if len(found.table) and not visit(data[: found.end], found.table):
                 return
             rest = data[found.end :]
             carry = rest.nbytes
             memory[CARRY_BYTES - carry : CARRY_BYTES] = rest
+            begin = end
+            got = yield from self._exchange(segment, file, begin, out)
+            yield PAUSE
+
+    def _exchange(
+        self, segment: SealedSegment, file: File, begin: int, out: _Output | None
+    ) -> Generator[int, int, int]:
+        """Read the next window and write what is ready, both at once; returns how much was read."""
+        read = self._read(segment, file, begin) if begin < segment.position else None
+        blocks = out.blocks() if out is not None else None
+        got = wrote = 0
+        if out is not None and blocks is not None:
+            wrote = yield self.log.context.disk.write(out.file, [blocks], out.written, durable=False)
+        if read is not None:
+            got = yield read
+        # Not before both are over: the memory, and the files, are the disk's until then.
+        if out is not None and blocks is not None:
+            self._wrote(out, blocks, wrote)
+        return must(got, f"read {file.path}")
+
+    def _read(self, segment: SealedSegment, file: File, begin: int) -> int:
+        length = block_ceil(min(_WINDOW_BYTES, segment.position - begin))
+        window = self._scratch.windows[0][CARRY_BYTES : CARRY_BYTES + length]
+        return self.log.context.disk.read(file, window, begin)
+
+    def _corrupt(self, segment: SealedSegment, position: int, fault: CorruptBatch) -> CorruptSegment:
+        name = offset_name(segment.base_offset, LOG)
+        why = f"byte {position + fault.position}: {fault.field}: {fault.reason}"
+        error = CorruptSegment(f"{self.log.name}: segment {name} is not served: {why}")
+        self._housekeeper.quarantine(segment, error)
+        return error
 
 
 class _Output:
@@ -260,14 +281,17 @@ class _Output:
         """Where the next batches are to be put."""
         return self._memory[self.pending :]
 
-    def add(self, nbytes: int, changed: bool) -> memoryview | None:
-        """Batches were put there. Returns blocks to write, when they are enough."""
+    def add(self, nbytes: int, changed: bool) -> None:
+        """Batches were put there."""
         rows = scan(self.room[:nbytes], level="headers").table.copy()
         rows["position"] += self.nbytes
         replay_index(self.index, rows)
         self.nbytes += nbytes
         self.pending += nbytes
         self.changed |= changed
+
+    def blocks(self) -> memoryview | None:
+        """Whole blocks to write, when they are enough."""
         return self._memory[: block_floor(self.pending)] if self.pending >= _WINDOW_BYTES else None
 
     def last_block(self) -> memoryview:

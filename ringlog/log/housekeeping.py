@@ -397,6 +397,7 @@ class Housekeeper:
         at = self.log.segments.index(old[0])
         check(self.log.segments[at : at + len(old)] == list(old), "segments are replaced as they stand")
         self.log.segments[at : at + len(old)] = [new]
+        self.log.tail.floor = max(self.log.tail.floor, new.next_offset)
         leases = [segment.leases for segment in old]
         self.after_save(lambda: self._retire(leases, lambda: self._swap(old, new, done)))
 

@@ -87,7 +87,7 @@ class Reader:
         self._must_be_in_range(offset, bytes_max)
         if offset == log.readable_offset:
             return Slices([], [], offset)
-        if not len(log.tail) or offset < log.tail.oldest.base_offset:
+        if not len(log.tail) or offset < max(log.tail.oldest.base_offset, log.tail.floor):
             return None
         views: list[memoryview] = []
         chunks: list[Chunk] = []

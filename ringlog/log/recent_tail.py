@@ -23,6 +23,8 @@ class LogTail:
         self._extents: list[Extent | None] = []
         self._gone = 0
         """How many were taken from the front: their places are cut off when they are half of all."""
+        self.floor = 0
+        """Records below it are read from disk: compaction has removed some that memory still has."""
 
     def __len__(self) -> int:
         return len(self._extents) - self._gone

@@ -53,7 +53,7 @@ def note(keys: OffsetMap, data: Any, table: npt.NDArray[np.void], start_offset: 
     (None, 1)
     """
     for rows in _runs(table):
-        payloads = None
+        payloads: list[memoryview | None] | None = None
         if is_compressed(rows):
             payload = _payload(data, rows)
             if payload is None:
@@ -83,12 +83,11 @@ def filter_batches(
     written, changed = 0, False
     for rows in _runs(table):
         if is_compressed(rows):
-            batch = _filter_compressed(keys, data, rows, rules)
-            original = _batch(data, rows[0])
-            if batch is None or len(batch) > len(original):
-                batch = original  # what is superseded does no harm; a batch that grows might
-            else:
-                changed = True
+            batch: bytes | bytearray | memoryview = _batch(data, rows[0])
+            left = _filter_compressed(keys, data, rows, rules)
+            # What is superseded does no harm; a batch that grows might.
+            if left is not None and len(left) <= len(batch):
+                batch, changed = left, True
             nbytes = len(batch)
             out[written : written + nbytes] = batch
         else:

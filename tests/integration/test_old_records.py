@@ -9,6 +9,7 @@ import pytest
 
 import ringlog
 from ringlog.errors import InvalidRequest, OffsetOutOfRange
+from ringlog.model import TopicPartition
 from tests.support.node import wait_for
 
 WITHIN_S = 30.0
@@ -29,7 +30,7 @@ def produce(node, topic, records):
 
 def consume(node, topic, start=None):
     """All records of partition 0, from its beginning or an offset on."""
-    place = ringlog.TopicPartition(topic, 0)
+    place = TopicPartition(topic, 0)
     with ringlog.Consumer(node.bootstrap, auto_offset_reset="error") as consumer:
         consumer.assign([place])
         if start is None:
@@ -109,7 +110,7 @@ def test_a_compacted_topic_keeps_the_latest_of_each_key(node):
     assert {r.key: r.value for r in found} == latest
     assert len(found) < 60
     directory = Path(node.data_dir) / "latest-0"
-    assert not list(directory.glob("*.clean"))
+    wait_for("the swap of files", lambda: not list(directory.glob("*.clean")), within_s=WITHIN_S)
 
 
 def test_settings_that_cannot_be_are_refused(node):

@@ -63,6 +63,13 @@ def test_of_each_key_the_latest_record_stays_and_the_log_shrinks():
     assert not [name for name in names(log) if name.endswith(".clean")]
 
 
+def test_readers_of_the_recent_tail_do_not_see_what_was_compacted_away_either():
+    log = keyed_log(compresses=False)
+    log.compact()
+    in_memory = [record.offset for record in log.world.records()]
+    assert in_memory == list(log.found())
+
+
 def test_a_compacted_log_is_opened_as_it_was_and_verifies():
     log = keyed_log()
     log.compact()

@@ -61,8 +61,8 @@ def test_both_passes_do_what_their_twin_does(data, start, end, drop, live, slots
     left, changed = filtered(keys, data, end_offset=end, drop_tombstones=drop, live=sorted_live)
     assert left == twin.filter_batches(data, expected, end, drop, live)
     assert changed == (left != data)
-    if left:
-        check(left, expected_offset=int(check(data)["base_offset"][0]), dense=False)
+    ends = check(left)["last_offset"]
+    assert (np.diff(ends) > 0).all()
 
 
 @given(st.lists(st.tuples(st.binary(max_size=20), st.integers(0, 2**62))), st.integers(1, 30))
