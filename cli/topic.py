@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import click
@@ -86,18 +87,20 @@ def list_(internal: bool, bootstrap: str, as_json: bool) -> None:
 
 @topic.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option("--settings", is_flag=True, help="Show all settings, and where each comes from.")
 @client_options
-def describe(names: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+def describe(names: tuple[str, ...], settings: bool, bootstrap: str, as_json: bool) -> None:
     """Show the partitions of topics, what is in them, and their settings.
 
     \b
     Examples:
       ringlog topic describe orders
+      ringlog topic describe orders --settings
       ringlog topic describe orders payments --json
     """
     from cli.topic_calls import describe_topics
 
-    describe_topics(bootstrap, names, as_json=as_json)
+    describe_topics(bootstrap, names, all_settings=settings, as_json=as_json)
 
 
 @topic.command()
@@ -147,6 +150,29 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> 
         what = names[0] if len(names) == 1 else f"{len(names)} topics"
         click.confirm(f"Delete {what} with all records?", abort=True, err=True)
     delete_topics(bootstrap, names, as_json=as_json)
+
+
+@topic.command("delete-records")
+@click.argument("name")
+@click.argument("starts", metavar="PARTITION=OFFSET...", nargs=-1, required=True)
+@client_options
+def delete_records(name: str, starts: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+    """Delete the records of partitions that lie before an offset; -1 for all.
+
+    \b
+    Examples:
+      ringlog topic delete-records orders 0=1000
+      ringlog topic delete-records orders 0=-1 1=-1
+    """
+    from cli.topic_calls import delete_records_of
+
+    offsets: dict[int, int] = {}
+    for text in starts:
+        found = re.fullmatch(r"([0-9]{1,9})=(-1|[0-9]{1,18})", text)
+        if found is None:
+            raise click.UsageError(f"{text!r}: give PARTITION=OFFSET, as in 0=1000.")
+        offsets[int(found[1])] = int(found[2])
+    delete_records_of(bootstrap, name, offsets, as_json=as_json)
 
 
 @topic.command("add-partitions")

@@ -11,6 +11,7 @@ from cli.counted import counted
 from cli.output import print_json
 from cli.screen import print_table
 from cli.topic_errors import naming_near_topics
+from ringlog.controller.topic_config import SETTINGS, with_defaults
 from ringlog.errors import TopicExists
 
 if TYPE_CHECKING:
@@ -79,18 +80,18 @@ def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
     return (row["name"], row["partitions"], row["records"], f"{row['bytes'] / 1e6:,.1f}")
 
 
-def describe_topics(bootstrap: str, names: Sequence[str], *, as_json: bool) -> None:
+def describe_topics(bootstrap: str, names: Sequence[str], *, all_settings: bool, as_json: bool) -> None:
     """Print topics, one after another, with their partitions and settings."""
     with open_admin(bootstrap) as admin:
         for number, name in enumerate(names):
             with naming_near_topics(name, lambda: open_admin(bootstrap)):
                 described = admin.describe_topic(name)
             if as_json:
-                print_json(_description(described))
+                print_json(_description(described) | (_settings(described) if all_settings else {}))
             else:
                 if number:
                     print()
-                _print_description(described)
+                _print_description(described, all_settings)
 
 
 PARTITION_FIELDS = ("log_start_offset", "readable_offset", "next_offset", "bytes", "segments", "status")
@@ -107,13 +108,26 @@ def _description(described: TopicInfo) -> dict[str, Any]:
     }
 
 
-def _print_description(described: TopicInfo) -> None:
+def _settings(described: TopicInfo) -> dict[str, Any]:
+    """All settings of a topic, each with its source: `topic` where it was set, else `default`."""
+    sources = {name: "topic" if name in described.config else "default" for name in SETTINGS}
+    values = with_defaults(described.config)
+    return {"settings": {name: {"value": values[name], "source": sources[name]} for name in SETTINGS}}
+
+
+def _print_description(described: TopicInfo, all_settings: bool) -> None:
     records = sum(p.next_offset - p.log_start_offset for p in described.partitions)
     print(
         f"{described.name}: {counted(len(described.partitions), 'partition')}, {counted(records, 'record')}"
     )
-    for key, value in sorted(described.config.items()):
-        print(f"  {key} = {value}")
+    if all_settings:
+        found = _settings(described)["settings"]
+        print_table(
+            ("SETTING", "VALUE", "FROM"), [(name, one["value"], one["source"]) for name, one in found.items()]
+        )
+    else:
+        for key, value in sorted(described.config.items()):
+            print(f"  {key} = {value}")
     headings = ("PARTITION", "FIRST", "READABLE", "NEXT", "MB", "SEGMENTS", "STATUS")
     rows = [
         (
@@ -139,6 +153,17 @@ def alter_topic(bootstrap: str, name: str, config: dict[str, str | None], *, as_
         return
     for key in sorted(config):
         print(f"{name}: {key} = {now[key]}" if key in now else f"{name}: {key} is at its default")
+
+
+def delete_records_of(bootstrap: str, name: str, offsets: Mapping[int, int], *, as_json: bool) -> None:
+    """Delete the oldest records of partitions, and say where each begins now."""
+    with open_admin(bootstrap) as admin, naming_near_topics(name, lambda: open_admin(bootstrap)):
+        begun = admin.delete_records(name, offsets)
+    for partition, start in sorted(begun.items()):
+        if as_json:
+            print_json({"name": name, "partition": partition, "log_start_offset": start})
+        else:
+            print(f"{name}-{partition} begins at offset {start} now.")
 
 
 def delete_topics(bootstrap: str, names: Sequence[str], *, as_json: bool) -> None:

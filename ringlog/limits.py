@@ -39,6 +39,8 @@ SEGMENT_BYTES_MIN = 1 * MIB
 SEGMENT_BYTES_MAX = 2 * GIB - 1
 """Positions in an offset index are signed 32 bit."""
 SEGMENT_MS_DEFAULT = 7 * 24 * 3600 * 1000
+RETENTION_MS_DEFAULT = 7 * 24 * 3600 * 1000
+TOMBSTONE_MS_DEFAULT = 24 * 3600 * 1000
 INDEX_BYTES_MAX = 10 * MIB
 INDEX_INTERVAL_BYTES = 4 * KIB
 RELATIVE_OFFSET_MAX = 2**31 - 1
@@ -47,6 +49,11 @@ PREALLOCATE_BYTES_MAX = 64 * MIB
 FILLED_BYTES_MAX = 1 * MIB
 """Space that is reserved in steps of at most this is filled with zeros."""
 
+# Free space of the disk.
+DISK_RESERVE_BYTES_MAX = 256 * MIB
+DISK_RESERVE_SHARE = 20
+"""Of the disk, one in so many bytes, or DISK_RESERVE_BYTES_MAX if that is less, is kept for the node's own work."""
+
 # A shard.
 TAIL_BYTES_PER_SHARD = 256 * MIB
 """Memory for append buffers and the recent tail that is served from them."""
@@ -54,6 +61,12 @@ UNCHECKPOINTED_BYTES_PER_SHARD = 512 * MIB
 """What a shard may have to scan after a crash, over all its partitions."""
 CHECKPOINT_BYTES = 128 * MIB
 """Bytes appended to the partitions of a shard between two checkpoints of their recovery points."""
+
+# Compaction.
+COMPACTION_MAP_BYTES = 16 * MIB
+"""Of a shard: room for the keys of one pass, about half a million."""
+COMPACTION_BYTES_PER_S = 64 * MIB
+"""Read and written by the compaction of a shard."""
 
 # Producers.
 PRODUCER_BATCHES_KEPT = 5

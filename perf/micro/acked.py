@@ -6,7 +6,7 @@ import time
 
 from perf.micro.payload import Group
 from ringlog.errors import PartitionBusy
-from ringlog.log.events import Event, Progress
+from ringlog.log.events import Event, Fenced, Progress, Quarantined
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
 
@@ -45,7 +45,8 @@ def _require_progress(events: list[Event]) -> list[Progress]:
     """A partition that was fenced would wait for ever."""
     found: list[Progress] = []
     for event in events:
-        if not isinstance(event, Progress):
+        if isinstance(event, Fenced | Quarantined):
             raise event.error
-        found.append(event)
+        if isinstance(event, Progress):
+            found.append(event)
     return found

@@ -8,6 +8,8 @@ from perf.micro import (
     append_many,
     append_one,
     check,
+    compaction,
+    compaction_latency,
     crash,
     decode,
     encode,
@@ -30,6 +32,8 @@ BENCHMARKS: dict[str, Callable[[Bench], Result | list[Result]]] = {
     "recovery-scan": recovery_scan.run,
     "crash": crash.run,
     "open-clean": open_clean.run,
+    "compaction": compaction.run,
+    "compaction-p99": compaction_latency.run,
 }
 
 

@@ -29,6 +29,10 @@ class Scale(NamedTuple):
     crash_bytes: int
     """What the writer has acknowledged when it is killed."""
     clean_partitions: int
+    compacted_bytes: int
+    """Of a log that is compacted in one round."""
+    paced_appends: int
+    """Of a round that measures their latency."""
 
 
 FULL = Scale(
@@ -45,6 +49,8 @@ FULL = Scale(
     crash_partitions=16,
     crash_bytes=384 * MIB,
     clean_partitions=1_000,
+    compacted_bytes=192 * MIB,
+    paced_appends=2_000,
 )
 
 QUICK = FULL._replace(
@@ -57,6 +63,8 @@ QUICK = FULL._replace(
     cycles=6,
     scan_bytes=64 * MIB,
     crash_bytes=128 * MIB,
+    compacted_bytes=96 * MIB,
+    paced_appends=800,
 )
 
 TINY = Scale(
@@ -73,6 +81,8 @@ TINY = Scale(
     crash_partitions=2,
     crash_bytes=1 * MIB,
     clean_partitions=3,
+    compacted_bytes=3 * MIB,
+    paced_appends=20,
 )
 
 SCALES = {scale.name: scale for scale in (FULL, QUICK, TINY)}

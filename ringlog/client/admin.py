@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from ringlog.client.connection import Connection
+from ringlog.client.deleting import delete_records
 from ringlog.client.group_admin import GroupAdmin, GroupInfo, PlannedReset
 from ringlog.client.metadata import topic_error
 from ringlog.client.settings import AdminSettings, settings_of
@@ -157,6 +158,16 @@ class Admin:
             Api.ADD_PARTITIONS, AddPartitionsRequest(name, count), TopicReply, timeout_s=timeout
         )
         return self._described(self._learned(reply), timeout)
+
+    def delete_records(
+        self, topic: str, offsets: Mapping[int, int], *, timeout: float | None = None
+    ) -> dict[int, int]:
+        """Delete the records of partitions below an offset; -1: all that can be read. Returns where each log begins
+        now. `admin.delete_records("readings", {0: 1_000, 1: -1})`"""
+        timeout_s = self._connection.settings.request_timeout_ms / 1000 if timeout is None else timeout
+        starts = {TopicPartition(topic, partition): offset for partition, offset in offsets.items()}
+        begun = delete_records(self._connection, starts, timeout_s)
+        return {tp.partition: start for tp, start in begun.items()}
 
     # -- groups ------------------------------------------------------------------------------------------------
 

@@ -99,13 +99,13 @@ def _ask(
             ListOffsetsReply,
             partition=next(iter(some)),
             timeout_s=max(deadline_s - time.monotonic(), 0.001),
-            on_retry=_not_when_stale,
+            on_retry=not_when_stale,
         )
         rows.update((some[row.partition], row) for row in reply.found if row.partition in some)
     return rows
 
 
-def _not_when_stale(error: RinglogError) -> None:
+def not_when_stale(error: RinglogError) -> None:
     """The same question would get the same answer: look up first who can answer it."""
     if isinstance(error, StaleMetadata):
         raise error

@@ -11,14 +11,17 @@ from ringlog.errors import InvalidRequest
 from ringlog.limits import (
     BATCH_HEADER_BYTES,
     FRAME_BYTES_MAX,
+    RETENTION_MS_DEFAULT,
     SEGMENT_BYTES_DEFAULT,
     SEGMENT_BYTES_MAX,
     SEGMENT_BYTES_MIN,
     SEGMENT_MS_DEFAULT,
+    TOMBSTONE_MS_DEFAULT,
 )
 from ringlog.ring.frame import FRAME_HEADER_BYTES
 
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - FRAME_HEADER_BYTES
+_TIME_MS_MAX = 2**63 - 1
 
 
 class Setting(NamedTuple):
@@ -32,10 +35,15 @@ class Setting(NamedTuple):
 def _whole_number(low: int, high: int) -> Callable[[str], None]:
     def check(text: str) -> None:
         # Length and letters first: int() takes digits of all scripts, and raises on very many.
-        if not re.fullmatch(r"[0-9]{1,19}", text) or not low <= int(text) <= high:
+        if not re.fullmatch(r"-?[0-9]{1,19}", text) or not low <= int(text) <= high:
             raise InvalidRequest(f"use a whole number from {low} to {high}")
 
     return check
+
+
+def _share(text: str) -> None:
+    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,9})?", text) or not 0 <= float(text) <= 1:
+        raise InvalidRequest("use a number from 0 to 1")
 
 
 def _one_of(*words: str) -> Callable[[str], None]:
@@ -69,6 +77,38 @@ SETTINGS: dict[str, Setting] = {
     "message.timestamp.type": Setting(
         "CreateTime", "whose clock records have", _one_of("CreateTime", "LogAppendTime")
     ),
+    "cleanup.policy": Setting(
+        "delete",
+        "what becomes of old records: delete, compact (the latest of each key stays) or both",
+        _one_of("delete", "compact", "compact,delete", "delete,compact"),
+    ),
+    "retention.ms": Setting(
+        str(RETENTION_MS_DEFAULT),
+        "segments older than this are deleted; -1: at no age",
+        _whole_number(-1, _TIME_MS_MAX),
+    ),
+    "retention.bytes": Setting(
+        "-1",
+        "the oldest segments of a partition beyond this size are deleted; -1: at no size",
+        _whole_number(-1, 2**62),
+    ),
+    "delete.retention.ms": Setting(
+        str(TOMBSTONE_MS_DEFAULT),
+        "how long compaction keeps a record without a value, so that readers learn of the deletion",
+        _whole_number(0, _TIME_MS_MAX),
+    ),
+    "min.cleanable.dirty.ratio": Setting(
+        "0.5", "compact when this share of the bytes was not compacted yet", _share
+    ),
+    "min.compaction.lag.ms": Setting(
+        "0", "records younger than this are not compacted", _whole_number(0, _TIME_MS_MAX)
+    ),
+    "max.compaction.lag.ms": Setting(
+        str(_TIME_MS_MAX), "records are compacted at this age at the latest", _whole_number(1, _TIME_MS_MAX)
+    ),
+    "compression.type": Setting(
+        "producer", "who compresses: producer (batches are kept as they came)", _one_of("producer")
+    ),
 }
 
 
@@ -83,6 +123,9 @@ def check_config(config: Mapping[str, str]) -> None:
             setting.check(value)
         except InvalidRequest as wrong:
             raise InvalidRequest(f"{name}={value!r}: {wrong}") from None
+    full = with_defaults(config)
+    if int(full["min.compaction.lag.ms"]) > int(full["max.compaction.lag.ms"]):
+        raise InvalidRequest("min.compaction.lag.ms is above max.compaction.lag.ms: use a smaller one")
 
 
 def require_setting(name: str) -> str:

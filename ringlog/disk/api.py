@@ -22,6 +22,14 @@ class Completion(NamedTuple):
     """Bytes moved (0 for flush and preallocate), or a negative errno."""
 
 
+class Space(NamedTuple):
+    """Room on a file system."""
+
+    free_bytes: int
+    """For a program without special rights."""
+    total_bytes: int
+
+
 class File(Protocol):
     """An open file. Opaque to everyone but the engine that opened it."""
 
@@ -65,6 +73,10 @@ class Disk(Protocol):
     def remove(self, path: str) -> None: ...
     def remove_dir(self, path: str) -> None:
         """Remove an empty directory."""
+        ...
+
+    def space(self, path: str) -> Space:
+        """The room on the file system that holds a path."""
         ...
 
     def truncate(self, file: File, size: int) -> None:

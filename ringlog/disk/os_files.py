@@ -6,7 +6,7 @@ import errno
 import logging
 import os
 
-from ringlog.disk.api import File
+from ringlog.disk.api import File, Space
 
 FILE_MODE = 0o640
 DIR_MODE = 0o750
@@ -98,6 +98,10 @@ class OsFiles:
 
     def remove_dir(self, path: str) -> None:
         os.rmdir(path)
+
+    def space(self, path: str) -> Space:
+        found = os.statvfs(path)
+        return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
     def truncate(self, file: File, size: int) -> None:
         assert isinstance(file, OsFile)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ringlog.disk.api import Disk
 from ringlog.log.arena import Arena
+from ringlog.log.disk_space import DiskSpace
 from ringlog.log.events import Event
 from ringlog.log.extent import Extent
 from ringlog.log.jobs import Dispatcher
@@ -26,3 +27,4 @@ class ShardContext(NamedTuple):
     keep_tail: Callable[[PartitionLog, Extent], None]
     mark_ready: Callable[[PartitionLog], None]
     """Have pump() called in the next cycle: something came in, or what it waited for is done."""
+    space: DiskSpace

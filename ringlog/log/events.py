@@ -43,7 +43,14 @@ class Quarantined(NamedTuple):
     error: CorruptSegment
 
 
-Event = Progress | Fenced | Quarantined
+class StartMoved(NamedTuple):
+    """The log begins at `offset`, also after a power loss."""
+
+    log: PartitionLog
+    offset: int
+
+
+Event = Progress | Fenced | Quarantined | StartMoved
 
 
 def disk_error(name: TopicPartition, what: str, cause: int | Exception) -> RinglogError:

@@ -8,19 +8,21 @@ between leaves an older state that is still true.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ringlog.errors import CorruptSegment, OffsetOutOfRange, check
 from ringlog.log.epochs import EpochStart
-from ringlog.log.events import Quarantined, disk_error
+from ringlog.log.events import Quarantined, StartMoved, disk_error
 from ringlog.log.index import OFFSET_ENTRY, TIME_ENTRY
 from ringlog.log.index_rebuild import complete_index
 from ringlog.log.jobs import Job, file_size, must, replace_file, write_file
 from ringlog.log.names import INDEX, SNAPSHOT, STATE_NAME, TIME_INDEX, offset_name, parse_offset_name
 from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.point import MovedPoint, save_point
-from ringlog.log.segment import ActiveSegment, SealedSegment, Segment
+from ringlog.log.retiring import delete_segment, swap_segment
+from ringlog.log.segment import ActiveSegment, Leases, SealedSegment, Segment
 from ringlog.log.state import ActivePoint, PartitionState, SavedIndexes, SealedEntry
 from ringlog.records.checksum import crc32c
 
@@ -48,8 +50,24 @@ class Mark(NamedTuple):
 class Housekeeper:
     """Runs the chores of one log, one at a time and in order."""
 
-    def __init__(self, log: PartitionLog, generation: int, on_wanted: Callable[[Housekeeper], None]) -> None:
+    def __init__(
+        self,
+        log: PartitionLog,
+        generation: int,
+        on_wanted: Callable[[Housekeeper], None],
+        on_retired: Callable[[Housekeeper], None],
+        compacted_offset: int = 0,
+    ) -> None:
         self.log = log
+        self.durable_start = log.log_start_offset
+        """Where the log begins even after a power loss."""
+        self.compacted_offset = compacted_offset
+        """Below it each key has one record, as far as compaction has come."""
+        self._retired: list[tuple[Sequence[Leases], Callable[[], Job[None]]]] = []
+        """What is to be done with files once no read uses them."""
+        self._on_retired = on_retired
+        """Told when there is something of that kind: from then on sweep() is to be called until it returns True."""
+        self._after_save: list[Callable[[], None]] = []
         self._on_wanted = on_wanted
         """Told when a checkpoint is wanted: from then on tick() is to be called until it returns True."""
         self._generation = generation
@@ -73,6 +91,12 @@ class Housekeeper:
     @property
     def quiet(self) -> bool:
         return not (self._running or self._chores)
+
+    @property
+    def resting(self) -> bool:
+        """Quiet, and nothing is wanted that could begin now."""
+        free = any(not any(lease.count for lease in leases) for leases, _ in self._retired)
+        return self.quiet and not self._wanted and not free
 
     @property
     def unscanned_bytes(self) -> int:
@@ -195,6 +219,7 @@ class Housekeeper:
             )
         )
         sealed.offsets, sealed.times = old.index.offsets, old.index.times
+        sealed.leases = old.leases
         at = log.segments.index(old)
         log.segments[at] = sealed
         old.is_growing = False
@@ -277,21 +302,36 @@ class Housekeeper:
         self._generation += 1
         self._state_is_old = False
         self._points = 0
+        start = log.log_start_offset
+        sealed = [
+            s for s in log.segments if isinstance(s, SealedSegment) and s.base_offset < segment.base_offset
+        ]
+        kept = [s for s in sealed if s.next_offset > start]
+        after, self._after_save = self._after_save, []
         state = PartitionState(
             generation=self._generation,
             clean=clean,
-            log_start_offset=log.log_start_offset,
+            log_start_offset=start,
             reach_bytes=log.settings.reach_bytes,
-            sealed=[
-                s.entry
-                for s in log.segments
-                if isinstance(s, SealedSegment) and s.base_offset < segment.base_offset
-            ],
+            sealed=[s.entry for s in kept],
             active=_active_point(mark),
             epochs=list(mark.epochs),
             has_producers=mark.snapshot is not None,
+            compacted_offset=self.compacted_offset,
+            swapping=[s.base_offset for s in kept if s.is_clean_named],
         )
         yield from replace_file(log.context.disk, f"{log.path}/{STATE_NAME}", state.encode())
+        self._drop([s for s in sealed if s.next_offset <= start])
+        if start > self.durable_start:
+            self.durable_start = start
+            log.context.events.append(StartMoved(log, start))
+        for then in after:
+            then()
+
+    def after_save(self, then: Callable[[], None]) -> None:
+        """Have the state saved, as all is now, and then call `then`. Never, if the log is closed or fenced before."""
+        self._after_save.append(then)
+        self._want_state()
 
     def save_point(self) -> Job[None]:
         """Make the end of a log that was just recovered its recovery point. A new one has no indexes to save yet."""
@@ -335,6 +375,53 @@ class Housekeeper:
     def _want_state(self) -> None:
         self._state_is_old = True
         self.want_checkpoint()
+
+    # -- files that are no longer needed -------------------------------------------------------------------
+
+    def _drop(self, gone: list[SealedSegment]) -> None:
+        """Segments below the start of the log: no state names them any more, so their files may go."""
+        # Not those that compaction has replaced meanwhile: what it made of them has their name.
+        gone = [segment for segment in gone if segment in self.log.segments]
+        self.log.segments[:] = [segment for segment in self.log.segments if segment not in gone]
+        for segment in gone:
+            self._retire([segment.leases], partial(delete_segment, self.log, segment.base_offset))
+
+    def delete_leftovers(self, base_offsets: Sequence[int]) -> None:
+        """Delete the files of segments that a crash left, and that no state names."""
+        for base_offset in base_offsets:
+            self._retire([], partial(delete_segment, self.log, base_offset))
+
+    def replace(self, old: Sequence[SealedSegment], new: SealedSegment, done: Callable[[], None]) -> None:
+        """Let a segment that compaction made stand where others stood. Its files get their names when the state tells
+        of it and no read uses the old ones; `done` is called when the state says that, too."""
+        at = self.log.segments.index(old[0])
+        check(self.log.segments[at : at + len(old)] == list(old), "segments are replaced as they stand")
+        self.log.segments[at : at + len(old)] = [new]
+        leases = [segment.leases for segment in old]
+        self.after_save(lambda: self._retire(leases, lambda: self._swap(old, new, done)))
+
+    def _swap(self, old: Sequence[SealedSegment], new: SealedSegment, done: Callable[[], None]) -> Job[None]:
+        yield from swap_segment(self.log, new, [segment.base_offset for segment in old[1:]])
+        self.after_save(done)
+
+    def _retire(self, leases: Sequence[Leases], chore: Callable[[], Job[None]]) -> None:
+        """Run a chore once no read is under way on some segments."""
+        if not self._retired:
+            self._on_retired(self)
+        self._retired.append((leases, chore))
+
+    def sweep(self) -> bool:
+        """Begin with what no read uses any more. True when nothing is left to wait for."""
+        if self.log.status is not LogStatus.OPEN:
+            self._retired.clear()
+            return True
+        waiting, self._retired = self._retired, []
+        for leases, chore in waiting:
+            if any(lease.count for lease in leases):
+                self._retired.append((leases, chore))
+            else:
+                self._enqueue(chore)
+        return not self._retired
 
 
 def _active_point(mark: Mark) -> ActivePoint:

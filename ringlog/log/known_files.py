@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 _NAME = re.compile(
     r"(?:(?P<offset>\d{20})(?P<suffix>\.log|\.index|\.timeindex|\.snapshot)|partition\.(?P<whole>state|point|owner))"
-    r"(?P<aside>(?:\.\d+){0,2}\.(?:cut|bad))?(?P<unfinished>\.tmp)?"
+    r"(?P<aside>(?:\.\d+){0,2}\.(?:cut|bad))?(?P<unfinished>\.tmp|\.clean)?"
 )
 _OFFSET_MAX = 2**63 - 1
 
@@ -45,7 +45,7 @@ class KnownFile(NamedTuple):
     is_aside: bool
     """A `*.cut` or `*.bad` file: kept for people, never read by a log."""
     is_unfinished: bool
-    """A `*.tmp` file: what a crash left of a replacement; removed when the log is opened."""
+    """A `*.tmp` or `*.clean` file: what a crash left of a replacement or a compaction, for the next opening."""
 
     @property
     def is_live(self) -> bool:

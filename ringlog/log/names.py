@@ -11,6 +11,7 @@
 `*.cut`                         bytes that were cut or truncated from a segment; never read, never deleted
 `*.bad`                         a derived or state file that could not be used; never read, never deleted
 `*.tmp`                         an unfinished replacement; removed at open
+`*.clean`                       what compaction wrote; removed at open, or given its name if the state says so
 ==============================  ====================================================================
 """
 
@@ -28,6 +29,7 @@ STATE_NAME = "partition.state"
 POINT_NAME = "partition.point"
 OWNER_NAME = "partition.owner"
 LOG, INDEX, TIME_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".snapshot"
+CLEAN = ".clean"
 
 _OFFSET_NAME = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot)")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")

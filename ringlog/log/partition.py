@@ -200,7 +200,7 @@ class PartitionLog:
         active = self.active
         return active.position > 0 and (
             active.position + nbytes > self.settings.segment_bytes
-            or now_ms - active.created_ms >= self.settings.segment_ms
+            or now_ms - active.created_ms >= self.settings.roll_ms
             or active.index.is_full
             or self.next_offset + records - 1 - active.base_offset > RELATIVE_OFFSET_MAX
         )
@@ -380,9 +380,8 @@ class PartitionLog:
         """Reserve space ahead of need; a write waits only when it outran that."""
         if self._reserving:
             return
-        wanted = segment.preallocation.next_range(
-            head.block_end, segment.allocated, self.settings.segment_bytes, now_ms
-        )
+        step, size = self.context.space.step_bytes_max(), self.settings.segment_bytes
+        wanted = segment.preallocation.next_range(head.block_end, segment.allocated, size, now_ms, step)
         if wanted is None:
             return
         position, length = wanted

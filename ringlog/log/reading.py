@@ -21,7 +21,7 @@ from ringlog.log.index_rebuild import complete_index, load_indexes
 from ringlog.log.jobs import Job, must
 from ringlog.log.names import LOG, offset_name
 from ringlog.log.partition import PartitionLog
-from ringlog.log.segment import ActiveSegment, Segment, is_growing
+from ringlog.log.segment import ActiveSegment, SealedSegment, Segment, is_growing
 from ringlog.records.decode import decode_columns
 from ringlog.records.scan import Scan, scan
 
@@ -126,7 +126,8 @@ class Reader:
             if hot is not None:
                 return hot
             segment = log.segment_of(offset)
-            cold = yield from self._read_disk(segment, offset, bytes_max)
+            with segment.leases:
+                cold = yield from self._read_disk(segment, offset, bytes_max)
             if cold is not None:
                 return cold
             # Compaction left nothing from here to the end of the segment.
@@ -142,20 +143,33 @@ class Reader:
 
     def _find_time(self, timestamp: int) -> Job[TimedOffset | None]:
         log = self._log
-        for segment in list(log.segments):
-            if segment.max_timestamp < timestamp or segment.next_offset <= log.log_start_offset:
-                continue
-            _, times = yield from self._indexes(segment)
-            offset = max(times.offset_before(timestamp), log.log_start_offset)
-            while offset < min(segment.next_offset, log.readable_offset):
-                slices = yield from self._read_disk(segment, offset, _READ_BYTES)
-                if slices is None:
-                    break
-                with slices:
-                    found = _first_at(slices.views, timestamp, log.log_start_offset)
-                    if found is not None:
-                        return found if found.offset < log.readable_offset else None
-                    offset = slices.next_offset
+        at = log.log_start_offset
+        while True:
+            # Not a list of the segments: those further on may be replaced or deleted meanwhile.
+            segment = log.segment_of(at)
+            with segment.leases:
+                found = yield from self._find_in(segment, timestamp)
+            if found is not None:
+                return found if found.offset < log.readable_offset else None
+            if segment is log.segments[-1]:
+                return None
+            at = segment.next_offset
+
+    def _find_in(self, segment: Segment, timestamp: int) -> Job[TimedOffset | None]:
+        log = self._log
+        if segment.max_timestamp < timestamp or segment.next_offset <= log.log_start_offset:
+            return None
+        _, times = yield from self._indexes(segment)
+        offset = max(times.offset_before(timestamp), log.log_start_offset)
+        while offset < min(segment.next_offset, log.readable_offset):
+            slices = yield from self._read_disk(segment, offset, _READ_BYTES)
+            if slices is None:
+                return None
+            with slices:
+                found = _first_at(slices.views, timestamp, log.log_start_offset)
+                if found is not None:
+                    return found
+                offset = slices.next_offset
         return None
 
     # -- from disk -----------------------------------------------------------------------------------------
@@ -195,7 +209,8 @@ class Reader:
         first, last = block_floor(start), block_ceil(stop)
         chunk = self._take(last - first)
         try:
-            held = self._log.files.hold(segment.base_offset, write=is_growing(segment))
+            clean = isinstance(segment, SealedSegment) and segment.is_clean_named
+            held = self._log.files.hold(segment.base_offset, write=is_growing(segment), clean=clean)
             try:
                 token = self._log.context.disk.read(held.file, chunk.view[: last - first], first)
                 got = must((yield token), f"read {held.file.path}")

@@ -16,7 +16,7 @@ base offset nor epoch: what lay behind the cut could come back as valid at the n
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -30,6 +30,7 @@ from ringlog.log.files import SegmentFiles
 from ringlog.log.index import OFFSET_ENTRY, TIME_ENTRY, OffsetIndex, SegmentIndex, TimeIndex
 from ringlog.log.jobs import Job, must, read_file, write_file
 from ringlog.log.names import (
+    CLEAN,
     INDEX,
     LOG,
     POINT_NAME,
@@ -43,6 +44,7 @@ from ringlog.log.point import MovedPoint, newest_point, with_point
 from ringlog.log.producer_replay import SegmentPart, producers_at
 from ringlog.log.producers import ProducerTable
 from ringlog.log.replay import replay_epochs, replay_index, replay_producers
+from ringlog.log.retiring import superseded
 from ringlog.log.scanner import ScanEnd, Scratch, scan_file
 from ringlog.log.segment import ActiveSegment, SealedSegment, Segment
 from ringlog.log.state import ActivePoint, PartitionState, SavedIndexes, SealedEntry
@@ -75,6 +77,11 @@ class Recovered(NamedTuple):
     reach_bytes: int
     """How far one write could reach, by the policy that the log was last written under."""
     report: RecoveryReport
+    compacted_offset: int = 0
+    has_swapped: bool = False
+    """Names were given that the state says are still to be given."""
+    leftovers: Sequence[int] = ()
+    """Base offsets of segment files that retention or compaction had done with: they may be deleted."""
 
 
 class Recovery:
@@ -89,7 +96,10 @@ class Recovery:
         scratch: Scratch,
         *,
         after_disk_error: bool = False,
+        may_have_gaps: bool = False,
     ) -> None:
+        """`may_have_gaps`: compaction may have removed records; only asked when there is no state to tell."""
+        self._may_have_gaps = may_have_gaps
         self._disk = disk
         self._path = path
         self._reach_bytes = reach_bytes
@@ -102,6 +112,8 @@ class Recovery:
         self._report = RecoveryReport()
         self._epochs = EpochHistory()
         self._producers = ProducerTable()
+        self._dense = True
+        """Offsets follow one another without a gap in what is scanned."""
         self._point: MovedPoint | None = None
         """What moved the recovery point since the state was saved."""
 
@@ -112,10 +124,14 @@ class Recovery:
             self._files.close()
 
     def _run(self) -> Job[Recovered]:
-        sizes = self._list_segments()
         state = yield from self._load_state()
         if state is not None:
             self._reach_bytes = state.reach_bytes
+            yield from self._finish_swaps(state)
+        sizes = self._list_segments()
+        leftovers = superseded(state, sizes) if state is not None else []
+        for base in leftovers:
+            del sizes[base]
         if state is not None and self._is_clean(state, sizes):
             segments = yield from self._open_clean(state, sizes)
             start = state.log_start_offset
@@ -129,7 +145,16 @@ class Recovery:
             start = min(start, segments[-1].next_offset)
         generation = state.generation if state is not None else 0
         return Recovered(
-            segments, start, self._epochs, self._producers, generation, self._reach_bytes, self._report
+            segments,
+            start,
+            self._epochs,
+            self._producers,
+            generation,
+            self._reach_bytes,
+            self._report,
+            min(state.compacted_offset, segments[-1].next_offset) if state is not None else 0,
+            state is not None and bool(state.swapping),
+            leftovers,
         )
 
     # -- what is there -------------------------------------------------------------------------------------
@@ -142,9 +167,19 @@ class Recovery:
         sizes = {parsed.offset: size for _, size, parsed in found if parsed and parsed.suffix == LOG}
         for name, _, parsed in found:
             orphan = parsed and parsed.suffix in (INDEX, TIME_INDEX) and parsed.offset not in sizes
-            if orphan or name.endswith(".tmp"):
+            if orphan or name.endswith((".tmp", CLEAN)):
                 self._disk.remove(f"{self._path}/{name}")
         return dict(sorted(sizes.items()))
+
+    def _finish_swaps(self, state: PartitionState) -> Job[None]:
+        """Give segments that compaction made their names: the state speaks of them already."""
+        for base in state.swapping:
+            for suffix in (LOG, INDEX, TIME_INDEX):
+                path = f"{self._path}/{offset_name(base, suffix)}"
+                if self._disk.exists(path + CLEAN):
+                    self._disk.rename(path + CLEAN, path)
+        if state.swapping:
+            must((yield self._disk.flush_dir(self._path)), f"flush directory {self._path}")
 
     def _load_state(self) -> Job[PartitionState | None]:
         path = f"{self._path}/{STATE_NAME}"
@@ -288,6 +323,7 @@ class Recovery:
             yield from self._load_producers(state)
             active = yield from self._active_or_quarantined(state.active, sizes, segments)
         elif sizes:
+            self._dense = not self._may_have_gaps
             self._tell("there is no usable state: scanning the log from its first byte")
         known = {segment.base_offset for segment in segments}
         start = active.base_offset if active else (segments[-1].next_offset if segments else 0)
@@ -306,10 +342,7 @@ class Recovery:
                 if active is not None and active.base_offset == base
                 else ActiveSegment(base, self._now_ms)
             )
-            tail = yield from self._recover_segment(
-                segment, sizes.get(base, 0), pending[0] if pending else None
-            )
-            segments += tail
+            segments += yield from self._recover_segment(segment, sizes.get(base, 0), pending)
         if not segments or isinstance(segments[-1], SealedSegment):
             segments.append(ActiveSegment(segments[-1].next_offset if segments else 0, self._now_ms))
         return segments
@@ -329,11 +362,9 @@ class Recovery:
         segments.append(SealedSegment(entry))
         return None
 
-    def _recover_segment(
-        self, segment: ActiveSegment, size: int, next_base: int | None
-    ) -> Job[list[Segment]]:
-        """Scan a segment from where it is known to be good, and decide where it ends."""
-        if size == 0 and next_base is None:
+    def _recover_segment(self, segment: ActiveSegment, size: int, pending: list[int]) -> Job[list[Segment]]:
+        """Scan a segment from where it is known to be good, and decide where it ends. `pending`: those behind it."""
+        if size == 0 and not pending:
             return [segment]
         start = segment.position
 
@@ -343,8 +374,17 @@ class Recovery:
             self._replay_producers(table)
 
         end = yield from self._scan(
-            segment.base_offset, start, size, segment.next_offset, visit=visit, min_epoch=self._epochs.latest
+            segment.base_offset,
+            start,
+            size,
+            segment.next_offset,
+            visit=visit,
+            dense=self._dense,
+            min_epoch=self._epochs.latest,
         )
+        if not self._dense:
+            end = self._over_the_gap(end, pending)
+        next_base = pending[0] if pending else None
         self._report.scanned_bytes += end.position - start
         segment.position = segment.written_position = end.position
         segment.next_offset = end.next_offset
@@ -368,6 +408,12 @@ class Recovery:
             return [segment]
         segment.index.finish()
         return [(yield from self._seal(segment))]
+
+    def _over_the_gap(self, end: ScanEnd, pending: list[int]) -> ScanEnd:
+        """Where a compacted segment ends: where the next one begins. Those that it was made of are not looked at."""
+        while pending and pending[0] < end.next_offset:
+            self._tell(f"{offset_name(pending.pop(0), LOG)} is part of a compacted segment: it is not served")
+        return end if end.fault is not None or not pending else end._replace(next_offset=pending[0])
 
     def _scan(
         self,

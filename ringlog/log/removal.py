@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ringlog.log.housekeeping import Housekeeper
     from ringlog.log.partition import PartitionLog
     from ringlog.log.reading import Reader
+    from ringlog.log.upkeep import Upkeep
 
 _logger = logging.getLogger(__name__)
 
@@ -60,14 +61,19 @@ def delete_dir(disk: Disk, path: str) -> Job[None]:
     check(is_deleted_dir(os.path.basename(path)), "only what was set aside is deleted")
     freed_bytes = freed_files = 0
     for name, size in disk.list_dir(path):
-        yield from _shorten(disk, f"{path}/{name}", size)
-        disk.remove(f"{path}/{name}")
+        yield from delete_file(disk, f"{path}/{name}", size)
         freed_bytes += min(size, _SLICE_BYTES)
         freed_files += 1
         if freed_bytes >= _SLICE_BYTES or freed_files >= _SLICE_FILES:
             must((yield disk.flush_dir(path)), f"flush directory {path}")
             freed_bytes = freed_files = 0
     disk.remove_dir(path)
+
+
+def delete_file(disk: Disk, path: str, size: int) -> Job[None]:
+    """Delete a file, a large one slice by slice: others get their turn in between."""
+    yield from _shorten(disk, path, size)
+    disk.remove(path)
 
 
 def _shorten(disk: Disk, path: str, size: int) -> Job[None]:
@@ -102,10 +108,16 @@ class Leaving(NamedTuple):
     log: PartitionLog
     housekeeper: Housekeeper
     reader: Reader
+    upkeep: Upkeep
 
     @property
     def quiet(self) -> bool:
-        return self.log.quiet and self.housekeeper.quiet and self.reader.quiet
+        return (
+            self.log.quiet
+            and self.housekeeper.quiet
+            and self.reader.quiet
+            and not self.upkeep.is_busy_with(self.log)
+        )
 
 
 class Removals:

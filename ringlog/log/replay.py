@@ -70,5 +70,7 @@ def replay_producers(producers: ProducerTable, table: np.ndarray, now_ms: int) -
     kept = rows[
         np.sort(order[from_last < PRODUCER_BATCHES_KEPT])
     ]  # in the order of the log, as they were noted first
+    # Compaction leaves fewer records than a batch had; its sequences went as far as its offsets still go.
+    kept["record_count"] = kept["last_offset"] - kept["base_offset"] + 1
     for batch, base_offset in zip(batch_infos(kept), kept["base_offset"].tolist(), strict=True):
         producers.note(batch, base_offset, now_ms)

@@ -23,7 +23,7 @@ from ringlog.log.jobs import Job, must
 from ringlog.records.scan import Level, scan
 
 _WINDOW_BYTES = 2 * MIB
-_CARRY_BYTES = block_ceil(BATCH_BYTES_MAX) + BLOCK_BYTES
+CARRY_BYTES = block_ceil(BATCH_BYTES_MAX) + BLOCK_BYTES
 
 
 class ScanEnd(NamedTuple):
@@ -41,12 +41,12 @@ class Scratch:
     """Memory for walks, used by one at a time. Pages that a walk never touches cost nothing."""
 
     def __init__(self) -> None:
-        self.windows = [memoryview(mmap.mmap(-1, _CARRY_BYTES + _WINDOW_BYTES)) for _ in range(2)]
+        self.windows = [memoryview(mmap.mmap(-1, CARRY_BYTES + _WINDOW_BYTES)) for _ in range(2)]
 
     @property
     def window(self) -> memoryview:
         """Some whole blocks, for those who need no carry."""
-        return self.windows[0][_CARRY_BYTES:]
+        return self.windows[0][CARRY_BYTES:]
 
 
 def scan_file(
@@ -74,13 +74,13 @@ def scan_file(
         window = scratch.windows[turn]
         end, following = min(begin + got, stop), begin + _WINDOW_BYTES
         # The carry lies in the other window: it is moved before that one is read into again.
-        first = _CARRY_BYTES - carry.nbytes
-        window[first:_CARRY_BYTES] = carry
+        first = CARRY_BYTES - carry.nbytes
+        window[first:CARRY_BYTES] = carry
         turn = 1 - turn
         more = end == following and end < stop
         token = _read_window(disk, file, scratch.windows[turn], following, stop) if more else None
         skipped = max(position - begin, 0)  # of the first block, when `start` is inside it
-        data = window[first + skipped : _CARRY_BYTES + end - begin]
+        data = window[first + skipped : CARRY_BYTES + end - begin]
         expected = next_offset if next_offset >= 0 else None
         found = scan(data, expected_offset=expected, min_epoch=epoch, dense=dense, level=level)
         if len(found.table):
@@ -103,7 +103,7 @@ def scan_file(
 
 def _read_window(disk: Disk, file: File, window: memoryview, begin: int, stop: int) -> int:
     length = min(_WINDOW_BYTES, block_ceil(stop) - begin)
-    token = disk.read(file, window[_CARRY_BYTES : _CARRY_BYTES + length], begin)
+    token = disk.read(file, window[CARRY_BYTES : CARRY_BYTES + length], begin)
     disk.submit()  # now: it is to be read while the window before it is checked
     return token
 

@@ -15,6 +15,21 @@ _BUSY_MS = 1_000
 """A partition that uses up a preallocation in less time than this gets a larger one next."""
 
 
+class Leases:
+    """Reads under way on a segment: its files are not replaced or deleted meanwhile."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.count -= 1
+
+
 class ActiveSegment:
     """The end of a log: batches are appended here, in memory first, then in its file.
 
@@ -43,6 +58,7 @@ class ActiveSegment:
         self.quarantined = False
         self.is_growing = True
         """False once a sealed segment stands in its place: a read that began before may still hold this one."""
+        self.leases = Leases()
 
     @property
     def max_timestamp(self) -> int:
@@ -56,6 +72,9 @@ class SealedSegment:
         self.entry = entry
         self.offsets: OffsetIndex | None = None
         self.times: TimeIndex | None = None
+        self.leases = Leases()
+        self.is_clean_named = False
+        """Compaction made it, and its files are not yet in the place of those that it replaces."""
 
     @property
     def base_offset(self) -> int:
@@ -112,14 +131,17 @@ class Preallocation:
         """A new segment goes on at the rate of the one before it."""
         self._step, self._last_ms = other._step, other._last_ms
 
-    def next_range(self, end: int, allocated: int, segment_bytes: int, now_ms: int) -> tuple[int, int] | None:
+    def next_range(
+        self, end: int, allocated: int, segment_bytes: int, now_ms: int, step_max: int = PREALLOCATE_BYTES_MAX
+    ) -> tuple[int, int] | None:
         """(position, length) to reserve now, or None while half a step is left beyond `end`."""
+        self._step = min(self._step, step_max)
         if allocated - end >= self._step // 2 or (allocated >= segment_bytes and end <= allocated):
             return None
         if self._last_ms is not None:
             busy = now_ms - self._last_ms < _BUSY_MS
             grown = self._step * _STEP_GROWTH if busy else self._step // _STEP_GROWTH
-            self._step = min(max(grown, PREALLOCATE_BYTES_MIN), PREALLOCATE_BYTES_MAX)
+            self._step = min(max(grown, PREALLOCATE_BYTES_MIN), step_max)
         self._last_ms = now_ms
         start = block_floor(allocated)
         wanted = min(start + self._step, block_ceil(segment_bytes))

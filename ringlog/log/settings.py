@@ -16,6 +16,7 @@ from ringlog.limits import (
     SEGMENT_BYTES_MAX,
     SEGMENT_BYTES_MIN,
     SEGMENT_MS_DEFAULT,
+    TOMBSTONE_MS_DEFAULT,
     WRITE_BYTES_TARGET,
 )
 from ringlog.model import Durability
@@ -57,6 +58,18 @@ class LogSettings(msgspec.Struct, frozen=True):
     flush: FlushPolicy = FlushPolicy(on_ack=True)
     append_time: bool = False
     """Stamp records with the time of their append instead of the producer's."""
+    retention_ms: int | None = None
+    """Sealed segments whose records are all older than this are deleted; None: at no age."""
+    retention_bytes: int | None = None
+    """The oldest sealed segments of a log larger than this are deleted; None: at no size."""
+    compact: bool = False
+    """Of each key only the latest record stays."""
+    delete_retention_ms: int = TOMBSTONE_MS_DEFAULT
+    """How long a record without a value is kept after it was first compacted."""
+    dirty_ratio_min: float = 0.5
+    """Compact when this share of the bytes was not compacted yet."""
+    compaction_lag_min_ms: int = 0
+    compaction_lag_max_ms: int | None = None
 
     def __post_init__(self) -> None:
         if not SEGMENT_BYTES_MIN <= self.segment_bytes <= SEGMENT_BYTES_MAX:
@@ -69,6 +82,16 @@ class LogSettings(msgspec.Struct, frozen=True):
             raise InvalidRequest(
                 f"batch_bytes_max={self.batch_bytes_max}: use {BATCH_HEADER_BYTES} to {BATCH_BYTES_MAX}"
             )
+        if not 0 <= self.dirty_ratio_min <= 1:
+            raise InvalidRequest(f"dirty_ratio_min={self.dirty_ratio_min}: use 0 to 1")
+
+    @property
+    def roll_ms(self) -> int:
+        """The age at which a segment is closed. Half of the time that records may stay uncompacted: the other half is
+        what compaction has."""
+        if not self.compact or self.compaction_lag_max_ms is None:
+            return self.segment_ms
+        return max(1, min(self.segment_ms, self.compaction_lag_max_ms // 2))
 
     @property
     def append_bytes_max(self) -> int:

@@ -24,6 +24,8 @@ class SealedEntry(msgspec.Struct, array_like=True, frozen=True):
     index_crc: int
     time_index_crc: int
     quarantined: bool = False
+    tombstones_since_ms: int = 0
+    """When compaction first kept records without a value here; 0: not compacted yet, or none are left."""
 
 
 class SavedIndexes(msgspec.Struct, array_like=True, frozen=True):
@@ -63,6 +65,15 @@ class PartitionState(msgspec.Struct, array_like=True, frozen=True):
     epochs: list[EpochStart]
     has_producers: bool
     """A snapshot of producers' state stands beside it, named by `active.next_offset`."""
+    compacted_offset: int = 0
+    """Below it each key has one record, as far as compaction has come."""
+    swapping: list[int] = []
+    """Base offsets of sealed segments whose files may still have the names that compaction gives first."""
+
+    @property
+    def was_compacted(self) -> bool:
+        """Compaction may have removed records: offsets may skip."""
+        return self.compacted_offset > 0 or any(entry.tombstones_since_ms for entry in self.sealed)
 
     def encode(self) -> bytes:
         return envelope.seal(STATE_MAGIC, self)

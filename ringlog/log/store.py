@@ -11,10 +11,16 @@ from collections.abc import Callable, Sequence
 from ringlog.disk.api import Disk, WatchingDisk
 from ringlog.disk.memory import aligned
 from ringlog.errors import OffsetOutOfRange, PartitionBusy, PartitionFenced, RinglogError, check
-from ringlog.limits import CHECKPOINT_BYTES, TAIL_BYTES_PER_SHARD, UNCHECKPOINTED_BYTES_PER_SHARD
+from ringlog.limits import (
+    CHECKPOINT_BYTES,
+    COMPACTION_BYTES_PER_S,
+    TAIL_BYTES_PER_SHARD,
+    UNCHECKPOINTED_BYTES_PER_SHARD,
+)
 from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
 from ringlog.log.context import ShardContext
+from ringlog.log.disk_space import DiskSpace
 from ringlog.log.events import Appended, Event, disk_error
 from ringlog.log.flush_schedule import FlushSchedule
 from ringlog.log.housekeeping import Housekeeper
@@ -26,9 +32,11 @@ from ringlog.log.reading import Reader, Slices, TimedOffset
 from ringlog.log.recent_tail import ShardTail
 from ringlog.log.recovery import Recovery, RecoveryReport
 from ringlog.log.removal import Leaving, Removals
+from ringlog.log.retention import plan_retention
 from ringlog.log.scanner import Scratch
 from ringlog.log.settings import DEFAULT_SETTINGS, LogSettings
 from ringlog.log.truncation import truncate_files
+from ringlog.log.upkeep import Upkeep
 from ringlog.model import TopicPartition
 
 _AGE_CHECK_MS = 1_000
@@ -38,8 +46,16 @@ _EXPIRY_CHECK_MS = 60_000
 class LogStore:
     """The logs of one shard, by partition."""
 
-    def __init__(self, disk: Disk, root: str, *, memory: memoryview | None = None) -> None:
-        """`memory`: an aligned region for buffers; by default, private memory of the usual size."""
+    def __init__(
+        self,
+        disk: Disk,
+        root: str,
+        *,
+        memory: memoryview | None = None,
+        compaction_bytes_per_s: int | None = COMPACTION_BYTES_PER_S,
+    ) -> None:
+        """`memory`: an aligned region for buffers; by default, private memory of the usual size.
+        `compaction_bytes_per_s`: what compaction may read and write; None: all that it can."""
         self.disk = disk
         self.root = root
         self.logs: dict[TopicPartition, PartitionLog] = {}
@@ -50,6 +66,7 @@ class LogStore:
         self._readers: dict[TopicPartition, Reader] = {}
         self._dispatcher = Dispatcher(disk)
         self._removals = Removals(disk, self._dispatcher, self._forget)
+        self.upkeep = Upkeep(self._dispatcher, compaction_bytes_per_s)
         self._events: list[Event] = []
         self._tail = ShardTail()
         self._ready: dict[TopicPartition, PartitionLog] = {}
@@ -57,12 +74,15 @@ class LogStore:
         self._scratch: Scratch | None = None
         self._wanting: list[Housekeeper] = []
         """Those whose checkpoint waits for a flush."""
+        self._sweeping: list[Housekeeper] = []
+        """Those with files to delete or to rename when no read uses them."""
         self._flushes = FlushSchedule()
         self._bytes_since_checkpoint = 0
         self._unscanned_bytes = 0
         """What a crash would make recovery scan, when it was last added up."""
         self._room_is_known = False
         """It was added up in this cycle: only appends can have changed it since, and they are counted."""
+        self.space = DiskSpace(disk, root)
         self._age_checked_ms = 0
         self._expiry_checked_ms = 0
         self._context = ShardContext(
@@ -73,6 +93,7 @@ class LogStore:
             make_room=self._tail.evict_oldest,
             keep_tail=self._tail.keep,
             mark_ready=self._mark_ready,
+            space=self.space,
         )
 
     # -- opening and closing ---------------------------------------------------------------------------------
@@ -97,7 +118,15 @@ class LogStore:
         if not self.disk.exists(path):
             self.disk.make_dir(path)
         scratch = self._scratch = self._scratch or Scratch()
-        recovery = Recovery(self.disk, path, settings.reach_bytes, now_ms, scratch, after_disk_error=was_open)
+        recovery = Recovery(
+            self.disk,
+            path,
+            settings.reach_bytes,
+            now_ms,
+            scratch,
+            after_disk_error=was_open,
+            may_have_gaps=settings.compact,
+        )
         found = run_now(self.disk, recovery.run())
         log = PartitionLog(
             name,
@@ -109,14 +138,17 @@ class LogStore:
             found.epochs,
             found.producers,
         )
-        housekeeper = Housekeeper(log, found.generation, self._wanting.append)
-        if not found.report.clean or found.reach_bytes != settings.reach_bytes:
+        housekeeper = Housekeeper(
+            log, found.generation, self._wanting.append, self._sweeping.append, found.compacted_offset
+        )
+        if not found.report.clean or found.reach_bytes != settings.reach_bytes or found.has_swapped:
             # The next crash must not scan again what was scanned now, nor judge by another policy than appends have.
             run_now(self.disk, housekeeper.save_point())
         self.logs[name] = log
         self.reports[name] = found.report
         self._housekeepers[name] = housekeeper
         self._readers[name] = Reader(log, housekeeper.quarantine)
+        housekeeper.delete_leftovers(found.leftovers)
         return log
 
     def reopen(self, name: TopicPartition, *, now_ms: int) -> PartitionLog:
@@ -129,17 +161,18 @@ class LogStore:
         """Remove the records from an offset on (whole batches; what is cut is saved as `*.cut`), and open the rest.
 
         Waits for all that the shard has under way; what happened meanwhile is among the events of the next run()."""
-        self._events[:0] = self.drain(now_ms=now_ms)
         log = self.logs.get(name)
         if log is None:
             raise _not_open(name)
+        self.upkeep.cancel(log)
+        while not self._readers[name].quiet or self.upkeep.is_busy_with(log):
+            self._dispatcher.deliver(None)
+        self._events[:0] = self.drain(now_ms=now_ms)
         log.must_be_open()
         if not log.log_start_offset <= offset <= log.next_offset:
             raise OffsetOutOfRange(
                 f"{name}: cannot truncate to {offset}, outside of [{log.log_start_offset}, {log.next_offset}]"
             )
-        while not self._readers[name].quiet:
-            self._dispatcher.deliver(None)
         scratch = self._scratch = self._scratch or Scratch()
         try:
             if offset < log.next_offset:
@@ -205,7 +238,7 @@ class LogStore:
         log, housekeeper = self.logs[name], self._housekeepers[name]
         if log.status is not LogStatus.OPEN:
             return log.quiet and housekeeper.quiet
-        return log.idle and housekeeper.quiet and log.flushed_offset == log.next_offset
+        return log.idle and housekeeper.resting and log.flushed_offset == log.next_offset
 
     def close(self, *, now_ms: int) -> list[Event]:
         """Stop cleanly: every file is truncated to its content, and the next open needs no scan."""
@@ -232,12 +265,13 @@ class LogStore:
     def _stop(self, name: TopicPartition) -> Leaving:
         """Take a log out of service. It is to be forgotten when it is quiet."""
         log = self.logs.pop(name)
+        self.upkeep.cancel(log)
         if log.status is LogStatus.OPEN:
             log.stop()
         self._ready.pop(name, None)
         self._flushes.forget(name)
         del self.reports[name]
-        return Leaving(log, self._housekeepers.pop(name), self._readers.pop(name))
+        return Leaving(log, self._housekeepers.pop(name), self._readers.pop(name), self.upkeep)
 
     def _forget(self, log: PartitionLog) -> None:
         self._tail.leave(log)
@@ -272,6 +306,7 @@ class LogStore:
     ) -> Appended:
         """Take batches for a partition; see PartitionLog.append. They are written at the next run()."""
         self._must_have_room(data.nbytes)
+        self.space.admit(name, data.nbytes)
         log = self.logs.get(name)
         if log is None:
             raise _not_open(name)
@@ -312,12 +347,17 @@ class LogStore:
 
     def _keep_house(self, now_ms: int) -> None:
         """What is due by the clock or by bytes. Costs nothing for partitions where nothing happens."""
+        self.space.tick(now_ms)
         if self._flushes:
             self._flush_those_due(now_ms)
         if self._removals.waiting:
             self._removals.let_go()
         if self._wanting:
             self._wanting[:] = [housekeeper for housekeeper in self._wanting if not housekeeper.tick()]
+        if self._sweeping:
+            sweeping = self._sweeping[:]
+            self._sweeping.clear()
+            self._sweeping += [housekeeper for housekeeper in sweeping if not housekeeper.sweep()]
         if self._bytes_since_checkpoint >= CHECKPOINT_BYTES:
             self._bytes_since_checkpoint = 0
             self._want_checkpoints()
@@ -325,10 +365,23 @@ class LogStore:
             self._age_checked_ms = now_ms
             for log in self.logs.values():
                 log.roll_if_due(now_ms)
+            self._retain(now_ms)
+        self.upkeep.tick(now_ms, self._housekeepers.values())
         if abs(now_ms - self._expiry_checked_ms) >= _EXPIRY_CHECK_MS:
             self._expiry_checked_ms = now_ms
             for log in self.logs.values():
                 log.producers.expire(now_ms)
+
+    def _retain(self, now_ms: int) -> None:
+        """Let the logs begin where retention wants it, each by its settings."""
+        for name, log in self.logs.items():
+            if log.status is not LogStatus.OPEN:
+                continue
+            plan = plan_retention(log.segments, log.log_start_offset, log.settings, now_ms)
+            if plan.start_offset > log.log_start_offset:
+                self._housekeepers[name].move_start(plan.start_offset)
+            if plan.roll:
+                log.roll(now_ms)
 
     def _flush_those_due(self, now_ms: int) -> None:
         for name in self._flushes.take_due(now_ms):
@@ -427,9 +480,14 @@ class LogStore:
         return run_now(self.disk, self._reader(name).find_time(timestamp))
 
     def move_start(self, name: TopicPartition, offset: int) -> None:
-        """Let a log begin at an offset from now on; durable after the next checkpoint, or drain()."""
+        """Let a log begin at an offset from now on. An event tells when it does so after a power loss, too."""
         self._reader(name)
         self._housekeepers[name].move_start(offset)
+
+    def durable_start(self, name: TopicPartition) -> int:
+        """Where a log begins after a power loss."""
+        self._reader(name)
+        return self._housekeepers[name].durable_start
 
 
 def _not_open(name: TopicPartition) -> PartitionFenced:

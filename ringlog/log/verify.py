@@ -15,8 +15,10 @@ import numpy as np
 from ringlog.disk.api import Disk
 from ringlog.limits import WRITE_BYTES_MAX
 from ringlog.log.findings import Finding, Rule, Severity, note
+from ringlog.log.jobs import file_size
 from ringlog.log.known_files import FileKind, known_file
-from ringlog.log.names import INDEX, LOG, SNAPSHOT, TIME_INDEX, offset_name
+from ringlog.log.names import CLEAN, INDEX, LOG, SNAPSHOT, TIME_INDEX, offset_name
+from ringlog.log.retiring import SEGMENT_SUFFIXES, superseded
 from ringlog.log.state import PartitionState, SealedEntry
 from ringlog.log.verify_index import OffsetIndexCheck, TimeIndexCheck, Vouched
 from ringlog.log.verify_producers import SnapshotCheck
@@ -29,7 +31,8 @@ __all__ = ["Finding", "Rule", "Severity", "iter_findings", "verify_partition"]
 def verify_partition(disk: Disk, path: str, *, compacted: bool = False) -> list[Finding]:
     """Everything that is wrong or worth a note in one partition's directory. Empty for a log as a stop leaves it.
 
-    `compacted`: offsets may skip where compaction removed records. The log must not be open meanwhile.
+    `compacted`: offsets may skip where compaction removed records; needed only where no state tells. The log must
+    not be open meanwhile.
 
     >>> import tempfile
     >>> from ringlog.disk.plain import PlainDisk
@@ -75,6 +78,8 @@ class _PartitionCheck:
         self._files = _Files({}, {}, [], False)
         self._state: PartitionState | None = None
         self._is_clean = False
+        self._clean: set[tuple[int, str]] = set()
+        """Files that the state speaks of, and that still have the names that compaction gives first."""
         self._chain = Chain(None)
         self._is_whole = True
         """No batch that was flushed is missing or broken so far."""
@@ -92,6 +97,13 @@ class _PartitionCheck:
         state = self._state = state_file.state
         epochs = None
         if state is not None:
+            self._swap(state)
+            self._compacted |= state.was_compacted
+            for base in superseded(state, sizes):
+                found = (
+                    f"{sizes.pop(base)} bytes of a deleted or compacted segment; the next open removes them"
+                )
+                yield note(Rule.UNFINISHED, self._path(base, LOG), None, found)
             yield from check_state(self._directory, state_file.path, state, sizes, compacted=self._compacted)
             epochs = EpochCheck(state_file.path, state)
             if state.has_producers and state.active.next_offset not in self._files.snapshots:
@@ -110,6 +122,25 @@ class _PartitionCheck:
 
     # -- names ---------------------------------------------------------------------------------------------
 
+    def _swap(self, state: PartitionState) -> None:
+        """Look at segments that compaction made and that have not got their names yet, as an opening would."""
+        for base in state.swapping:
+            for suffix in SEGMENT_SUFFIXES:
+                path = f"{self._directory}/{offset_name(base, suffix)}{CLEAN}"
+                if not self._disk.exists(path):
+                    continue
+                self._clean.add((base, suffix))
+                if suffix == LOG:
+                    self._files.sizes[base] = file_size(self._disk, path)
+                else:
+                    kind = FileKind.OFFSET_INDEX if suffix == INDEX else FileKind.TIME_INDEX
+                    self._files.indexes[kind, base] = file_size(self._disk, path)
+
+    def _path(self, base: int, suffix: str) -> str:
+        """The file of a segment that an opening would use."""
+        clean = CLEAN if (base, suffix) in self._clean else ""
+        return f"{self._directory}/{offset_name(base, suffix)}{clean}"
+
     def _sort_out_names(self) -> Iterator[Finding]:
         sizes: dict[int, int] = {}
         indexes: dict[tuple[FileKind, int], int] = {}
@@ -120,7 +151,7 @@ class _PartitionCheck:
             if known is None:
                 yield Finding(Rule.KNOWN_NAME, path, None, f"a file of {size} bytes")
             elif known.is_unfinished:
-                yield note(Rule.UNFINISHED, path, None, f"{size} bytes; the next open removes it")
+                yield note(Rule.UNFINISHED, path, None, f"{size} bytes; the next open removes or swaps it")
             elif known.is_aside:
                 was_state_set_aside |= known.kind is FileKind.STATE
                 yield note(Rule.SET_ASIDE, path, None, f"{size} bytes of a {known.kind}")
@@ -188,7 +219,7 @@ class _PartitionCheck:
 
     def _plan(self, base: int) -> SegmentPlan:
         sizes, state = self._files.sizes, self._state
-        path = f"{self._directory}/{offset_name(base, LOG)}"
+        path = self._path(base, LOG)
         following = min((other for other in sizes if other > base), default=None)
         if state is None:
             # Nobody knows what was flushed: recovery would judge every byte by its own rule.
@@ -209,10 +240,10 @@ class _PartitionCheck:
         offset_vouched, time_vouched = self._vouched(base, entry)
         offsets = times = None
         if (FileKind.OFFSET_INDEX, base) in self._files.indexes:
-            path = f"{self._directory}/{offset_name(base, INDEX)}"
+            path = self._path(base, INDEX)
             offsets = OffsetIndexCheck(path, base, offset_vouched)
         if (FileKind.TIME_INDEX, base) in self._files.indexes:
-            path = f"{self._directory}/{offset_name(base, TIME_INDEX)}"
+            path = self._path(base, TIME_INDEX)
             times = TimeIndexCheck(path, base, time_vouched)
         return offsets, times
 

@@ -210,6 +210,49 @@ ArrowTree: TypeAlias = tuple[str, str, bool, int, tuple[Buffer | None, ...], tup
 def export_arrow(tree: ArrowTree) -> tuple[object, object]:
     """Capsules of an ArrowSchema and an ArrowArray over the tree's buffers, which they keep alive."""
 
+# -- compaction (bind_compact.cpp) -------------------------------------------------------------------------
+
+class OffsetMap:
+    """The latest offset of each key, in memory of a fixed size. Keys are known by a hash of 128 bits."""
+
+    def __init__(self, bytes: int, seed: Buffer) -> None:
+        """`seed`: 16 random bytes."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def capacity(self) -> int: ...
+    def get(self, key: Buffer) -> int:
+        """The highest offset that was put for a key, or -1."""
+
+    def put(self, key: Buffer, offset: int) -> bool:
+        """False when the key is new and there is no room for it."""
+
+    def note(
+        self, data: Buffer, rows: Buffer, payloads: list[memoryview | None] | None, start_offset: int
+    ) -> int:
+        """Puts the keys of all records from an offset on. Returns the first offset that found no room, or -1. Raises
+        CorruptBatch. Releases the GIL."""
+
+    def filter(
+        self, data: Buffer, rows: Buffer, end_offset: int, drop_tombstones: bool, live: Buffer, out: Buffer
+    ) -> tuple[int, int, bool]:
+        """Copies uncompressed batches to `out` without the records below `end_offset` that have a later one. `live`:
+        base offsets, int64 and ascending, of batches that stay though nothing is left in them. Returns bytes
+        written, records kept, and whether anything was left out. Raises CorruptBatch. Releases the GIL."""
+
+    def filter_unfolded(
+        self,
+        data: Buffer,
+        row: Buffer,
+        payload: Buffer,
+        end_offset: int,
+        drop_tombstones: bool,
+        keep_empty: bool,
+    ) -> bytearray | None:
+        """What is left of a compressed batch, uncompressed, b"" for nothing; None when all of it is. Raises
+        CorruptBatch. Releases the GIL."""
+
 # -- rings (bind_ring.cpp) ---------------------------------------------------------------------------------
 
 RING_HEADER_BYTES: int

@@ -37,6 +37,7 @@ class Api(IntEnum):
     GROUP_DESCRIBE = 14
     GROUP_RESET = 15
     GROUP_DELETE = 16
+    DELETE_RECORDS = 20
 
 
 GROUP_APIS = frozenset(
@@ -51,7 +52,13 @@ GROUP_APIS = frozenset(
     }
 )
 """About consumer groups: the header names the group's partition of the offsets topic."""
-SHARD_APIS = GROUP_APIS | {Api.PRODUCE, Api.FETCH, Api.LIST_OFFSETS, Api.DESCRIBE_PARTITIONS}
+SHARD_APIS = GROUP_APIS | {
+    Api.PRODUCE,
+    Api.FETCH,
+    Api.LIST_OFFSETS,
+    Api.DESCRIBE_PARTITIONS,
+    Api.DELETE_RECORDS,
+}
 """Answered by the shard that serves the partition in the header."""
 CONTROLLER_APIS = frozenset(
     {Api.INIT_PRODUCER, Api.CREATE_TOPIC, Api.DELETE_TOPIC, Api.ALTER_TOPIC, Api.ADD_PARTITIONS}

@@ -228,6 +228,33 @@ class DescribePartitionsReply(_Body, frozen=True):
     partitions: list[PartitionDescription]
 
 
+class PartitionStart(_Body, frozen=True):
+    """Where a partition's log shall begin; LATEST: behind all that can be read."""
+
+    partition: PartitionId
+    offset: Int64
+
+
+class DeleteRecordsRequest(_Body, frozen=True):
+    """For partitions of one lane."""
+
+    partitions: Annotated[list[PartitionStart], _PER_PARTITION]
+
+
+class DeletedRecords(_Body, frozen=True):
+    """Where a partition's log begins now, also after a power loss."""
+
+    partition: int
+    error: int
+    log_start_offset: int
+
+
+class DeleteRecordsReply(_Body, frozen=True):
+    """In the order of the request."""
+
+    deleted: list[DeletedRecords]
+
+
 # -- metadata and its changes --------------------------------------------------------------------------------
 
 

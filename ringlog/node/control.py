@@ -186,6 +186,9 @@ def _wrong(view: NodeView, rows: list[ProcessStatus], stats: Any, free_share: fl
             wrong.append(f"{row.role}-{row.index} was restarted {row.restarts} times")
     if int(stats["fenced"].sum()):
         wrong.append(f"disk errors closed partitions {int(stats['fenced'].sum())} times; see the node's log")
-    if free_share < 0.05:
+    if int(stats["disk_full"].sum()):
+        free_mb = int(stats["disk_free_bytes"].max()) // 1_000_000
+        wrong.append(f"the disk is full ({free_mb} MB are left): produce is refused until there is room")
+    elif free_share < 0.05:
         wrong.append(f"the disk is {100 - 100 * free_share:.0f} % full")
     return wrong

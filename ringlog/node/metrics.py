@@ -21,6 +21,8 @@ _GAUGES = {
     "pending_bytes",
     "partitions",
     "memory_free_bytes",
+    "disk_free_bytes",
+    "disk_full",
 }
 _HELP = {
     "loops": "Passes of the process's loop",
@@ -40,6 +42,8 @@ _HELP = {
     "partitions": "Partitions open",
     "fenced": "Times that a disk error closed a partition",
     "memory_free_bytes": "Free buffer memory",
+    "disk_free_bytes": "Free space of the data directory's disk",
+    "disk_full": "1 while records are refused because the disk is nearly full",
     "produce_us": "Produce requests: from the socket until the answer goes out, in seconds",
     "fetch_us": "Fetches: from the socket until the answer goes out, in seconds",
     "append_us": "Batches: from the ring until they are as durable as their ack says, in seconds",

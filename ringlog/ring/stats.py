@@ -30,6 +30,8 @@ COUNTERS = (
     "partitions",
     "fenced",
     "memory_free_bytes",
+    "disk_free_bytes",
+    "disk_full",
 )
 HISTOGRAMS = ("produce_us", "fetch_us", "append_us")
 BUCKETS = 160

@@ -89,6 +89,7 @@ class ShardAgent:
         for due_ms in (
             core.fetches.next_deadline_ms,
             core.hosting.next_retry_ms,
+            self._store.upkeep.due_ms,
             core.groups.next_due_ms,
         ):
             if due_ms is not None:
@@ -156,5 +157,7 @@ class ShardAgent:
     def _show(self, now_ms: int) -> None:
         if now_ms - self._shown_ms >= SHOW_MS:
             self._shown_ms = now_ms
-            self._stats.counts["memory_free_bytes"] = self._store.memory_free_bytes
+            counts, space = self._stats.counts, self._store.space
+            counts["memory_free_bytes"] = self._store.memory_free_bytes
+            counts["disk_free_bytes"], counts["disk_full"] = space.free_bytes or 0, int(space.is_full)
             self._stats.show()

@@ -18,13 +18,14 @@ from ringlog.errors import (
     check,
 )
 from ringlog.log.batch import BatchInfo, batch_infos
-from ringlog.log.events import Event, Fenced, Progress, disk_error
+from ringlog.log.events import Event, Fenced, Progress, StartMoved, disk_error
 from ringlog.log.reading import TimedOffset
 from ringlog.log.store import LogStore
 from ringlog.net.framing import GROUP_APIS, Acks, Api, Flag
 from ringlog.net.messages import (
     EARLIEST,
     LATEST,
+    DeleteRecordsRequest,
     DescribePartitionsReply,
     DescribePartitionsRequest,
     FetchRequest,
@@ -41,6 +42,7 @@ from ringlog.ring.drain import DrainStatus
 from ringlog.ring.stats import Stats
 from ringlog.shard.asker import Asker, Outlet
 from ringlog.shard.commands import NodeApi, unpack_u64
+from ringlog.shard.deleting import DeletionDesk
 from ringlog.shard.fetching import FetchDesk
 from ringlog.shard.groups import GroupDesk
 from ringlog.shard.hosting import HostedPartition, Hosting
@@ -59,6 +61,7 @@ class ShardCore:
         self.stats = stats
         self.hosting = Hosting(shard, store, stats, self._partition_opened, self._partition_gone)
         self.fetches = FetchDesk(store, stats, self.hosting.find, region, first_session)
+        self.deletions = DeletionDesk(store, self.hosting)
         self.groups = GroupDesk(store, self.hosting.image, self.hosting.find)
         self._now_ms = 0
         self._now_us = 0
@@ -172,6 +175,8 @@ class ShardCore:
         elif asker.api_key == Api.DESCRIBE_PARTITIONS:
             request = decode_body(body, DescribePartitionsRequest)
             asker.reply_struct(DescribePartitionsReply([self._describe(p) for p in request.partitions]))
+        elif asker.api_key == Api.DELETE_RECORDS:
+            self.deletions.delete(asker, decode_body(body, DeleteRecordsRequest))
         elif asker.api_key in GROUP_APIS:
             self.groups.answer(asker, body, self._now_ms)
         elif asker.api_key == NodeApi.RELEASE:
@@ -220,6 +225,8 @@ class ShardCore:
                 self.hosting.fenced(event.log, event.error, self._now_ms)
             elif hosted is None or hosted.log is not event.log:
                 continue
+            elif isinstance(event, StartMoved):
+                self.deletions.moved(hosted, event.offset)
             elif isinstance(event, Progress) and event.durability >= event.log.settings.flush.acks_at:
                 if hosted.watchers:
                     self.fetches.grown(hosted, self._now_ms)
@@ -231,6 +238,7 @@ class ShardCore:
     def forget(self, outlet: Outlet) -> None:
         """A network process died: nothing that it asked for is answered any more."""
         self.fetches.forget(outlet)
+        self.deletions.forget(outlet)
         self.groups.forget(outlet)
         for hosted in self.hosting.hosted.values():
             if hosted.acks:
@@ -242,6 +250,7 @@ class ShardCore:
     def _partition_gone(self, hosted: HostedPartition) -> None:
         self.groups.gone(hosted)
         self.fetches.gone(hosted, self._now_ms)
+        self.deletions.gone(hosted)
 
 
 class _OffsetQuestion:

@@ -31,6 +31,8 @@ REOPEN_MS = 500
 REOPEN_ROOM_BYTES = 16 * MIB
 """Free space that a partition waits for, after a full disk, before it takes appends again."""
 
+_NEVER_MS = 2**63 - 1
+
 _log = logging.getLogger(__name__)
 
 
@@ -55,13 +57,28 @@ def log_settings(config: dict[str, str]) -> LogSettings:
     False
     """
     full = with_defaults(config)
+    policy = full["cleanup.policy"].split(",")
+    deletes = "delete" in policy
+    lag_max_ms = int(full["max.compaction.lag.ms"])
     return LogSettings(
         segment_bytes=int(full["segment.bytes"]),
         segment_ms=int(full["segment.ms"]),
         batch_bytes_max=int(full["max.message.bytes"]),
         flush=FlushPolicy.parse(full["flush"]),
         append_time=full["message.timestamp.type"] == "LogAppendTime",
+        retention_ms=_bound(full["retention.ms"]) if deletes else None,
+        retention_bytes=_bound(full["retention.bytes"]) if deletes else None,
+        compact="compact" in policy,
+        delete_retention_ms=int(full["delete.retention.ms"]),
+        dirty_ratio_min=float(full["min.cleanable.dirty.ratio"]),
+        compaction_lag_min_ms=int(full["min.compaction.lag.ms"]),
+        compaction_lag_max_ms=lag_max_ms if lag_max_ms < _NEVER_MS else None,
     )
+
+
+def _bound(text: str) -> int | None:
+    """A number, None for one below 0."""
+    return int(text) if int(text) >= 0 else None
 
 
 class Hosting:
@@ -113,6 +130,10 @@ class Hosting:
         if partition in self._opening or partition in self._retry_at_ms:
             raise PartitionBusy(f"partition {self._names[partition]} is being opened. Retry after a pause")
         raise StaleMetadata(f"partition id {partition} is not served here. Fetch metadata, then retry")
+
+    def deletes(self, partition: int) -> bool:
+        """Whether the policy of a hosted partition lets old records be deleted, not only compacted."""
+        return "delete" in with_defaults(self._configs[partition])["cleanup.policy"]
 
     def follow(self, now_ms: int) -> None:
         """Compare what is hosted with the image, and plan what must change."""

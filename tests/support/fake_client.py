@@ -126,6 +126,10 @@ class FakeAdmin(_Client):
                 now[key] = value
         return self.describe_topic(name)
 
+    def delete_records(self, name: str, offsets: dict[int, int]) -> dict[int, int]:
+        ends = {index: len(log) for index, log in enumerate(self._node.topic(name).partitions)}
+        return {index: ends[index] if offset < 0 else offset for index, offset in offsets.items()}
+
     def delete_topic(self, name: str) -> None:
         self._node.topic(name)
         del self._node.topics[name]

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ringlog.disk.api import Completion, File
+from ringlog.disk.api import Completion, File, Space
 from ringlog.disk.memory import require_bytes
 from ringlog.errors import check
 from ringlog.limits import BLOCK_BYTES, SECTOR_BYTES
@@ -249,6 +249,11 @@ class FakeDisk:
     def remove_dir(self, path: str) -> None:
         self._immediate("remove_dir", path)
         self._names.remove_dir(_clean(path))
+
+    def space(self, path: str) -> Space:
+        self._require_power()
+        total = 1 << 40 if self.faults.space_bytes is None else self.faults.space_bytes
+        return Space(max(0, total - self.used_bytes), total)
 
     def truncate(self, file: File, size: int) -> None:
         handle = self._handle(file)

@@ -140,6 +140,19 @@ class RouterNode:
                 return encode_body(
                     messages.TopicReply(self.create(more.name, more.partitions, topic.config), 4)
                 )
+            case Api.DELETE_RECORDS:
+                starts = decode_body(body, messages.DeleteRecordsRequest).partitions
+                ends = [
+                    self.logs[one.partition].next_offset if one.offset < 0 else one.offset for one in starts
+                ]
+                return encode_body(
+                    messages.DeleteRecordsReply(
+                        [
+                            messages.DeletedRecords(one.partition, 0, end)
+                            for one, end in zip(starts, ends, strict=True)
+                        ]
+                    )
+                )
             case Api.DESCRIBE_PARTITIONS:
                 return self._describe(decode_body(body, messages.DescribePartitionsRequest))
         raise AssertionError(header)

@@ -1,7 +1,8 @@
 """A storm: everything that a shard does to its logs, at random and at once, with a memory of what must hold.
 
 Appends, reads and searches under way while segments roll, are sealed, truncated, removed, reopened or reconfigured,
-calls that fail, a disk that is full for a while, restarts and power losses. The same seed is the same storm.
+deleted, compacted, calls that fail, a disk that is full for a while, restarts and power losses. The same seed is the
+same storm, but for the hashes of compaction.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class Storm:
         self._run()
         rare: list[tuple[float, Callable[[TopicPartition], None]]] = [
             (0.02, lambda _: self.store.checkpoint()),
+            (0.6, lambda _: self.store.upkeep.check_now()),
             (0.03, self._move_start),
             (0.01, self._truncate),
             (0.01, self._reopen),
@@ -181,7 +183,7 @@ class Storm:
             first = next((o for o in range(start, readable) if model.sent[o][1] >= wanted), None)
             if found is not None:
                 assert model.sent[found.offset][1] == found.timestamp >= wanted
-            if model.start == start and first is not None:
+            if model.start == start == log.log_start_offset and first is not None:
                 assert found is not None and found.offset == first
 
         self.store.find_time(name, wanted, done=done, failed=self._failed)
@@ -192,6 +194,8 @@ class Storm:
 
     def _run(self) -> None:
         self._note(self.store.run(now_ms=self.now_ms))
+        for name, log in self.store.logs.items():
+            self.models[name].start = max(self.models[name].start, log.log_start_offset)  # retention moves it
 
     def _note(self, events) -> None:
         for name in self._note_progress(events):
@@ -359,7 +363,7 @@ class Storm:
             self.disk.put(file, bytes(content))
 
     def _new_store(self) -> LogStore:
-        return LogStore(self.disk, ROOT, memory=aligned_memory(6 * MIB))
+        return LogStore(self.disk, ROOT, memory=aligned_memory(6 * MIB), compaction_bytes_per_s=None)
 
     def _open(self, name: TopicPartition) -> None:
         settings = self._settings()
@@ -373,6 +377,11 @@ class Storm:
             segment_ms=rng.choice([100, 1_000, 10**9]),
             batch_bytes_max=rng.choice([1 * MIB, 3 * MIB]),
             flush=FlushPolicy.parse(rng.choice(["ack", "ack", "interval:30", "os"])),
+            retention_ms=rng.choice([None, None, 1_500]),
+            retention_bytes=rng.choice([None, None, 3 * MIB]),
+            # Records have no keys here, so none is superseded: segments are rewritten, joined and swapped all the same.
+            compact=rng.random() < 0.5,
+            dirty_ratio_min=0.0,
         )
 
     def _adopt(self, name: TopicPartition) -> None:

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -14,6 +13,7 @@
 #include "py_buffer.hpp"
 #include "py_bytes.hpp"
 #include "py_fault.hpp"
+#include "py_sections.hpp"
 #include "record_decode.hpp"
 #include "record_parse.hpp"
 #include "record_reread.hpp"
@@ -22,69 +22,6 @@ namespace nb = nanobind;
 
 namespace ringlog {
 namespace {
-
-BatchRow read_row(const uint8_t* from) noexcept {
-    BatchRow row;
-    std::memcpy(&row, from, sizeof row);
-    return row;
-}
-
-[[noreturn]] void raise(const Section& section, Fault fault) {
-    const int64_t records = section.row.position + static_cast<int64_t>(at::kRecords);
-    if (section.unfolded) throw CorruptBatchError(fault, records);
-    fault.position += records;
-    throw CorruptBatchError(fault);
-}
-
-// The records of some batches of a buffer. Holds the buffer, and the unfolded records of compressed batches.
-class Sections {
-public:
-    // `rows`: BATCH_TABLE rows of `data`. `payloads`: None, or for each row None or its unfolded records.
-    Sections(nb::handle data, nb::handle rows, nb::handle payloads) {
-        const PyBuffer& batches = buffers_.emplace_back(data);
-        const PyBuffer table(rows);
-        if (table.size() % sizeof(BatchRow) != 0) throw nb::value_error("rows must be BATCH_TABLE rows");
-        sections_.reserve(table.size() / sizeof(BatchRow));
-        for (size_t at = 0; at < table.size(); at += sizeof(BatchRow)) {
-            add(batches, read_row(table.data() + at), payloads);
-        }
-    }
-
-    Sections(const Sections&) = delete;
-    Sections& operator=(const Sections&) = delete;
-
-    const std::vector<Section>& all() const noexcept { return sections_; }
-
-private:
-    void add(const PyBuffer& batches, const BatchRow& row, nb::handle payloads) {
-        const auto size = static_cast<int64_t>(batches.size());
-        if (row.position < 0 || row.position > size || row.length < static_cast<int32_t>(at::kRecords) ||
-            row.length > size - row.position || row.record_count < 0 || row.last_offset < row.base_offset) {
-            throw nb::value_error("rows must describe batches of the buffer");
-        }
-        Section section{row, {}, false};
-        if (!payloads.is_none()) {
-            if (const nb::object payload = payloads[sections_.size()]; !payload.is_none()) {
-                section.records = buffers_.emplace_back(payload).bytes();
-                section.unfolded = true;
-            }
-        }
-        if (!section.unfolded) {
-            section.records = {batches.data() + row.position + at::kRecords,
-                               static_cast<size_t>(row.length) - at::kRecords};
-        }
-        // Checked before anything is sized by the count.
-        if (row.record_count * kRecordBytesMin > static_cast<int64_t>(section.records.size)) {
-            const Fault fault{"record_count", row.position + static_cast<int64_t>(at::kRecordCount),
-                              "more records than the batch has room for"};
-            throw CorruptBatchError(fault);
-        }
-        sections_.push_back(section);
-    }
-
-    std::deque<PyBuffer> buffers_;  // a deque: references into it stay good
-    std::vector<Section> sections_;
-};
 
 // One column of fixed-size elements: a bytearray, or None when the column is not wanted.
 template <class T>

@@ -11,5 +11,6 @@ NB_MODULE(_kernel, m) {
     ringlog::bind_builder(m);
     ringlog::bind_decode(m);
     ringlog::bind_arrow(m);
+    ringlog::bind_compact(m);
     ringlog::bind_ring(m);
 }

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ringlog.errors import RinglogError
+import ringlog
+from ringlog.errors import DiskFull, RinglogError
+from ringlog.node import control
 from tests.support.amounts import amount
 from tests.support.node import wait_for
 from tests.support.patience import stretched
@@ -36,6 +38,36 @@ def test_a_full_disk_refuses_produce_serves_reads_and_recovers_when_there_is_roo
             with trial.client() as client:
                 wait_for("room for the filler too", lambda: _is_taken(client), stretched(RECOVERED_WITHIN_S))
             trial.judge(records_min=100)
+
+
+def test_produce_is_refused_before_the_disk_is_full_and_nothing_else_is(tmp_path: Path):
+    with small_disk(tmp_path, size_mib=256) as disk:
+        (tmp_path / "trial").mkdir()
+        with Trial(tmp_path / "trial", data_dir=disk / "data") as trial, trial.client() as client:
+            partition = client.partition_ids(TOPIC)[0]
+            client.produce(partition, [b"first"])
+            ballast = Ballast(disk)
+            ballast.leave(8 << 20)  # less than the 5 % that are kept, and more than a record needs
+
+            def is_refused() -> bool:
+                try:
+                    client.produce(partition, [b"more"])
+                except DiskFull:
+                    return True
+                return False
+
+            wait_for("the refusal", is_refused, within_s=stretched(3))
+            # Reads, metadata and deletions go on, and no partition met the end of the disk.
+            records, _ = client.read(partition, 0)
+            assert records[0].value == b"first"
+            client.create_topic("while-full", 1)
+            with ringlog.Admin(trial.node.bootstrap) as admin:
+                assert admin.delete_records(TOPIC, {0: 1}) == {0: 1}
+            found = control.status(str(disk / "data"), sample_s=0.3)
+            assert any("disk is full" in what for what in found.wrong), found.wrong
+            assert not any("disk errors" in what for what in found.wrong), found.wrong
+            ballast.drop()
+            wait_for("produce again", lambda: not is_refused(), within_s=stretched(RECOVERED_WITHIN_S))
 
 
 FILLER = b"\xee" * 200_000

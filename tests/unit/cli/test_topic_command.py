@@ -62,6 +62,31 @@ def test_describe_shows_partitions_and_settings(run, node):
     assert "orders: 2 partitions, 1 record" in text and "retention.ms = 5" in text
 
 
+def test_describe_shows_all_settings_and_where_each_comes_from(run, node):
+    node.create("orders").config["retention.ms"] = "5"
+    [described] = lines(run("topic", "describe", "orders", "--settings", "--json"))
+    assert described["settings"]["retention.ms"] == {"value": "5", "source": "topic"}
+    assert described["settings"]["cleanup.policy"] == {"value": "delete", "source": "default"}
+    text = run("topic", "describe", "orders", "--settings").stdout
+    assert ["retention.ms", "5", "topic"] in [line.split() for line in text.splitlines()]
+
+
+def test_delete_records_says_where_partitions_begin_now(run, node):
+    node.create("orders", 2)
+    node.append("orders", 1, b"12345")
+    result = run("topic", "delete-records", "orders", "0=0", "1=-1")
+    assert result.stdout == "orders-0 begins at offset 0 now.\norders-1 begins at offset 1 now.\n"
+    assert lines(run("topic", "delete-records", "orders", "1=1", "--json")) == [
+        {"name": "orders", "partition": 1, "log_start_offset": 1}
+    ]
+
+
+def test_delete_records_refuses_what_is_no_partition_and_offset(run, node):
+    result = run("topic", "delete-records", "orders", "0:5")
+    assert result.exit_code == ExitCode.USAGE
+    assert "PARTITION=OFFSET" in result.stderr
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

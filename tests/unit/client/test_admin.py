@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ringlog import Admin, Producer
-from ringlog.errors import ControllerUnavailable, InvalidRequest, TopicExists, UnknownTopic
+from ringlog.errors import ControllerUnavailable, InvalidRequest, StaleMetadata, TopicExists, UnknownTopic
 from ringlog.net.framing import Api
 from tests.support.router import RouterNode
 
@@ -102,3 +102,28 @@ def test_the_cluster_says_who_it_is(node, admin):
     cluster = admin.describe_cluster()
     assert (cluster.cluster_id, cluster.topics, cluster.partitions) == ("test", 1, 3)
     assert node.endpoint in cluster.endpoints
+
+
+def test_records_are_deleted_lane_by_lane_and_the_new_starts_come_back(node, admin):
+    admin.create_topic("t", num_partitions=3)
+    assert admin.delete_records("t", {0: 7, 1: -1, 2: 9}) == {0: 7, 1: 0, 2: 9}
+
+
+def test_a_deletion_that_may_succeed_later_is_tried_again(node, admin):
+    admin.create_topic("t", num_partitions=1)
+    lost = [True]
+
+    def refuse(header, body):
+        if header.api_key == Api.DELETE_RECORDS and lost:
+            lost.pop()
+            raise StaleMetadata("moved")
+
+    node.before = refuse
+    assert admin.delete_records("t", {0: 3}) == {0: 3}
+    assert not lost
+
+
+def test_records_of_a_partition_that_is_not_there_are_not_deleted(admin):
+    admin.create_topic("t", num_partitions=1)
+    with pytest.raises(UnknownTopic):
+        admin.delete_records("t", {5: 3})

@@ -247,7 +247,7 @@ def test_a_read_that_began_before_its_segment_was_sealed_goes_on_beside_a_later_
     world.settle()
     for handle in list(world.log.files._open.values()):
         if handle.holders == 0:
-            world.disk.close(world.log.files._open.pop(handle.base_offset).file)
+            world.disk.close(world.log.files._open.pop(handle.key).file)
     late = world.log.files.hold(0)  # a read of the sealed segment holds it for reading only
     reader = world.store._readers[world.partition]
     with run_now(world.disk, reader._read_disk(segment, 5, 1)) as slices:

@@ -109,6 +109,8 @@ def test_the_produce_reply_of_the_document_is_that_of_the_code():
         ("Looking at groups and changing them (13 to 16)", 3, group_messages.MemberDescription),
         ("Looking at groups and changing them (13 to 16)", 4, group_messages.GroupResetRequest),
         ("Looking at groups and changing them (13 to 16)", 5, group_messages.GroupDeleteRequest),
+        ("Delete records (20)", 0, messages.DeleteRecordsRequest),
+        ("Delete records (20)", 1, messages.DeleteRecordsReply),
         ("Errors", 0, messages.ErrorReply),
     ],
 )
@@ -129,6 +131,8 @@ def test_the_fields_of_a_control_body_stand_in_the_order_of_the_code(heading, ta
         ("List offsets (2)", 0, "queries", messages.OffsetQuery),
         ("List offsets (2)", 1, "found", messages.FoundOffset),
         ("Metadata (3)", 2, "partitions", messages.PartitionMetadata),
+        ("Delete records (20)", 0, "partitions", messages.PartitionStart),
+        ("Delete records (20)", 1, "deleted", messages.DeletedRecords),
     ],
 )
 def test_the_structures_inside_a_body_have_the_fields_of_the_code(heading, table, column, kind):

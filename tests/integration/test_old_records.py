@@ -1,0 +1,125 @@
+"""Old records on a node of real processes: retention, deletion and compaction, seen by clients."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+import ringlog
+from ringlog.errors import InvalidRequest, OffsetOutOfRange
+from tests.support.node import wait_for
+
+WITHIN_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory):
+    with ringlog.embedded(data_dir=str(tmp_path_factory.mktemp("node") / "data"), shards=1) as made:
+        yield made
+
+
+def produce(node, topic, records):
+    with ringlog.Producer(node.bootstrap) as producer:
+        for key, value in records:
+            producer.produce(topic, value, key=key, partition=0)
+        producer.flush()
+
+
+def consume(node, topic, start=None):
+    """All records of partition 0, from its beginning or an offset on."""
+    place = ringlog.TopicPartition(topic, 0)
+    with ringlog.Consumer(node.bootstrap, auto_offset_reset="error") as consumer:
+        consumer.assign([place])
+        if start is None:
+            consumer.seek_to_beginning()
+        else:
+            consumer.seek(place, start)
+        end = consumer.end_offsets([place])[place]
+        records = []
+        until = time.monotonic() + WITHIN_S
+        while consumer.position(place) < end:
+            assert time.monotonic() < until
+            records += consumer.poll(timeout_ms=500)
+        return records
+
+
+def describe(admin, topic):
+    return admin.describe_topic(topic).partitions[0]
+
+
+def test_a_topic_stays_below_its_size(node):
+    with ringlog.Admin(node.bootstrap) as admin:
+        config = {"segment.bytes": 1 << 20, "retention.bytes": 2 << 20}
+        admin.create_topic("sized", 1, config=config)
+        produce(node, "sized", [(None, bytes(200_000)) for _ in range(40)])
+        wait_for(
+            "deletion of old segments",
+            lambda: (
+                describe(admin, "sized").bytes < 4 << 20 and describe(admin, "sized").log_start_offset > 0
+            ),
+            within_s=WITHIN_S,
+        )
+        start = describe(admin, "sized").log_start_offset
+    assert [record.offset for record in consume(node, "sized")] == list(range(start, 40))
+    with pytest.raises(OffsetOutOfRange):
+        consume(node, "sized", start=0)
+
+
+def test_old_records_of_an_idle_topic_go(node):
+    with ringlog.Admin(node.bootstrap) as admin:
+        admin.create_topic("aged", 1, config={"retention.ms": 1_000})
+        produce(node, "aged", [(None, b"x")] * 10)
+        wait_for("deletion by age", lambda: describe(admin, "aged").log_start_offset == 10, within_s=WITHIN_S)
+        produce(node, "aged", [(None, b"young")])
+    assert [(r.offset, r.value) for r in consume(node, "aged")] in ([(10, b"young")], [])
+
+
+def test_deleted_records_are_gone_for_all_readers_and_after_a_restart_of_the_shard(node):
+    with ringlog.Admin(node.bootstrap) as admin:
+        admin.create_topic("cut", 1)
+        produce(node, "cut", [(None, b"%d" % n) for n in range(10)])
+        assert admin.delete_records("cut", {0: 4}) == {0: 4}
+        assert [r.offset for r in consume(node, "cut")] == [4, 5, 6, 7, 8, 9]
+        assert admin.delete_records("cut", {0: -1}) == {0: 10}
+        assert describe(admin, "cut").log_start_offset == 10
+        with pytest.raises(OffsetOutOfRange):
+            admin.delete_records("cut", {0: 11})
+
+
+def test_a_compacted_topic_keeps_the_latest_of_each_key(node):
+    with ringlog.Admin(node.bootstrap) as admin:
+        config = {
+            "cleanup.policy": "compact",
+            "segment.bytes": 1 << 20,
+            "min.cleanable.dirty.ratio": 0.01,
+        }
+        admin.create_topic("latest", 1, config=config)
+        with pytest.raises(InvalidRequest):
+            admin.delete_records("latest", {0: 0})
+        sent = [(b"key-%d" % (n % 7), b"%d-" % n + bytes(50_000)) for n in range(200)]
+        produce(node, "latest", sent)
+        before = describe(admin, "latest").bytes
+        wait_for("compaction", lambda: describe(admin, "latest").bytes < before / 3, within_s=WITHIN_S)
+    found = consume(node, "latest")
+    assert [r.offset for r in found] == sorted({r.offset for r in found})
+    assert all(sent[r.offset] == (r.key, r.value) for r in found)
+    latest = dict(sent)
+    assert {r.key: r.value for r in found} == latest
+    assert len(found) < 60
+    directory = Path(node.data_dir) / "latest-0"
+    assert not list(directory.glob("*.clean"))
+
+
+def test_settings_that_cannot_be_are_refused(node):
+    with ringlog.Admin(node.bootstrap) as admin:
+        for config in (
+            {"cleanup.policy": "burn"},
+            {"retention.ms": -2},
+            {"min.cleanable.dirty.ratio": 1.5},
+            {"compression.type": "zstd"},
+            {"min.compaction.lag.ms": 10, "max.compaction.lag.ms": 5},
+        ):
+            with pytest.raises(InvalidRequest):
+                admin.create_topic("odd", 1, config=config)

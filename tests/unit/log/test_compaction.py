@@ -1,0 +1,312 @@
+"""Compaction of a log: the latest of each key stays where it was, readers and producers never notice."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ringlog.errors import OutOfOrderSequence
+from ringlog.limits import MIB
+from ringlog.log.events import Quarantined
+from ringlog.log.segment import SealedSegment
+from ringlog.log.settings import LogSettings
+from ringlog.log.upkeep import Budget
+from ringlog.log.verify import verify_partition
+from ringlog.records.decode import decode
+from tests.support.fake_disk import FakeDisk
+from tests.support.keyed_logs import COMPACT, KeyedLog
+from tests.support.logs import LogWorld
+
+_worlds: list[LogWorld] = []
+
+
+@pytest.fixture(autouse=True)
+def end_of_the_world():
+    """What a test leaves under way ends with its disk."""
+    yield
+    while _worlds:
+        _worlds.pop().fake.lose_power()
+
+
+def keyed_log(seed=1, *, settings=COMPACT, batches=80, compresses=True, **options):
+    world = LogWorld(FakeDisk(seed), settings, memory_bytes=16 * MIB)
+    _worlds.append(world)
+    log = KeyedLog(world, random.Random(seed), **options)
+    log.compresses = compresses
+    for _ in range(batches):
+        log.produce(log.rng.randint(1, 3))
+        log.run()
+    log.settle()
+    return log
+
+
+def housekeeper(log):
+    return log.world.store._housekeepers[log.world.partition]
+
+
+def names(log):
+    return [name for name, _ in log.world.disk.list_dir(log.world.path)]
+
+
+def test_of_each_key_the_latest_record_stays_and_the_log_shrinks():
+    log = keyed_log()
+    before, segments = log.world.log.log_bytes, len(log.world.log.segments)
+    assert segments > 4
+    log.compact()
+    assert log.world.log.log_bytes < before / 2
+    end = housekeeper(log).compacted_offset
+    assert end == log.world.log.active.base_offset
+    log.world.evict_all()
+    log.check()
+    assert log.superseded_below(end) == []
+    assert not [name for name in names(log) if name.endswith(".clean")]
+
+
+def test_a_compacted_log_is_opened_as_it_was_and_verifies():
+    log = keyed_log()
+    log.compact()
+    found = log.found()
+    log.world.close()
+    assert [
+        f for f in verify_partition(log.world.disk, log.world.path, compacted=True) if f.is_violation
+    ] == []
+    log.adopt(log.world.reopened())
+    assert log.world.report.clean
+    assert log.found() == found
+    assert housekeeper(log).compacted_offset > 0
+
+
+def test_without_its_state_a_compacted_log_is_scanned_over_its_gaps():
+    log = keyed_log()
+    log.compact()
+    found = log.found()
+    log.world.close()
+    log.world.disk.remove(f"{log.world.path}/partition.state")
+    log.adopt(log.world.reopened())
+    assert not any(segment.quarantined for segment in log.world.log.segments), log.world.report
+    assert log.found() == found
+    log.compact()
+    log.check()
+
+
+def test_small_segments_become_one():
+    log = keyed_log()
+    log.compact()
+    for _ in range(3):
+        for _ in range(30):
+            log.produce(2)
+            log.run()
+        log.world.now_ms += COMPACT.delete_retention_ms
+        log.compact()
+    sealed = [s for s in log.world.log.segments if isinstance(s, SealedSegment)]
+    assert len(sealed) <= 4
+    bases = {s.base_offset for s in log.world.log.segments}
+    assert {int(name[:20]) for name in names(log) if name.endswith(".log")} <= bases
+    log.world.evict_all()
+    log.check(tombstones_may_be_gone=True)
+
+
+def test_a_tombstone_is_kept_for_its_time_and_then_goes():
+    log = keyed_log(batches=60, compresses=False)
+    log._keys = [b"mortal"]
+    log.produce(1, deletes=0.0)
+    log.produce(1, deletes=1.0)
+    log._keys = [b"key-%d" % n for n in range(4)]
+    deleted_at = log.world.log.next_offset - 1
+    for _ in range(40):
+        log.produce(2)
+        log.run()
+    log.compact()
+    assert deleted_at in log.found() and deleted_at - 1 not in log.found()
+    log.world.now_ms += COMPACT.delete_retention_ms // 2
+    log.compact()
+    assert deleted_at in log.found()
+    log.world.now_ms += COMPACT.delete_retention_ms
+    log.compact()
+    assert deleted_at not in log.found()
+    log.check(tombstones_may_be_gone=True)
+
+
+def test_a_read_under_way_while_its_segment_is_swapped_ends_well_and_the_next_goes_on_behind_it():
+    log = keyed_log(compresses=False)
+    world = log.world
+    world.evict_all()
+    world.fake.hold_all("read", "00000000000000000000.log")
+    slices = []
+    world.store.read(world.partition, 0, 50_000, done=slices.append, failed=slices.append)
+    world.fake._hold_rules.clear()  # compaction reads the same file
+    upkeep = world.store.upkeep
+    upkeep.check_now()
+    for _ in range(2_000):
+        world.now_ms += 20
+        log.run()
+    assert not upkeep.is_idle, "the swap waits for the read"
+    assert "00000000000000000000.log.clean" in names(log)
+    # Others read what compaction made.
+    assert [o for o in log.found() if log.sent[o] != log.found()[o]] == []
+    world.fake.release_all()
+    for _ in range(200):
+        world.now_ms += 20
+        log.run()
+    assert upkeep.is_idle
+    assert "00000000000000000000.log.clean" not in names(log)
+    (read,) = slices
+    with read:
+        assert [r.offset for r in decode(read.tobytes())] == list(range(read.next_offset))
+        following = [r.offset for r in world.records(read.next_offset)]
+    assert all(offset >= read.next_offset for offset in following)
+
+
+def test_readers_that_go_through_the_log_while_it_is_compacted_see_each_latest_record_once():
+    log = keyed_log(batches=120)
+    world = log.world
+    world.evict_all()
+    world.store.upkeep.check_now()
+    at, seen = 0, []
+    while at < world.log.readable_offset:
+        with world.store.read_now(world.partition, at, 60_000) as slices:
+            seen += [r.offset for r in decode(slices.tobytes()) if r.offset >= at]
+            at = slices.next_offset
+        world.now_ms += 20
+        log.run()
+    assert seen == sorted(set(seen))
+    latest = {key: offset for offset, (key, _) in sorted(log.sent.items())}
+    assert set(latest.values()) <= set(seen)
+
+
+def test_a_producer_goes_on_after_its_batches_were_compacted_away_and_the_snapshot_is_lost():
+    log = keyed_log(keys=2, batches=60, compresses=False)
+    # Another producer supersedes all that the first one wrote.
+    world = log.world
+    expected = log.sequence
+    for number in range(60):
+        from ringlog.records.encode import encode
+
+        world.append_raw(encode([bytes(100_000)], [b"key-%d" % (number % 2)], timestamps=world.now_ms))
+        log.run()
+    log.sent.clear()
+    log.settle()
+    world.store.upkeep.check_now()
+    for _ in range(3_000):
+        world.now_ms += 20
+        world.run()
+    assert world.store.upkeep.is_idle
+    world.close()
+    for name in names(log):
+        if name.endswith(".snapshot"):
+            world.disk.remove(f"{world.path}/{name}")
+    again = world.reopened()
+    with pytest.raises(OutOfOrderSequence):
+        again.append(b"gap", producer=(5, 0, expected + 1))
+    again.append(b"next", producer=(5, 0, expected))
+
+
+def test_keys_beyond_the_memory_of_a_pass_are_left_for_the_next(monkeypatch):
+    monkeypatch.setattr("ringlog.log.upkeep.COMPACTION_MAP_BYTES", 24 * 8)
+    log = keyed_log(keys=30)
+    log.compact()
+    first = housekeeper(log).compacted_offset
+    assert 0 < first < log.world.log.active.base_offset
+    log.check()
+    for _ in range(60):
+        log.world.now_ms += 6_000
+        log.compact()
+    assert housekeeper(log).compacted_offset == log.world.log.active.base_offset
+    log.check(tombstones_may_be_gone=True)
+
+
+def test_the_active_segment_is_never_compacted():
+    log = keyed_log()
+    active = log.world.log.active.base_offset
+    log.compact()
+    assert [o for o in log.found() if o >= active] == [o for o in sorted(log.sent) if o >= active]
+
+
+def test_a_corrupt_segment_is_not_compacted_but_reported():
+    log = keyed_log()
+    path = f"{log.world.path}/00000000000000000000.log"
+    content = bytearray(log.world.fake.content(path))
+    content[len(content) // 2] ^= 1
+    log.world.fake.put(path, bytes(content))
+    log.world.store.upkeep.check_now()
+    for _ in range(500):
+        log.world.now_ms += 20
+        log.world.run()
+    assert any(isinstance(event, Quarantined) for event in log.world.events)
+    assert log.world.fake.content(path) == bytes(content)
+
+
+def test_deleting_and_compacting_go_together():
+    settings = LogSettings(
+        segment_bytes=1 * MIB,
+        compact=True,
+        dirty_ratio_min=0.1,
+        retention_ms=3_000,
+        delete_retention_ms=1_000,
+    )
+    log = keyed_log(settings=settings)
+    for _ in range(6):
+        for _ in range(20):
+            log.produce(2)
+            log.run()
+            log.world.now_ms += 100
+        log.compact()
+    start = log.world.log.log_start_offset
+    assert start > 0
+    log.sent = {offset: record for offset, record in log.sent.items() if offset >= start}
+    log.check(tombstones_may_be_gone=True)
+    log.world.close()
+    log.adopt(log.world.reopened())
+    log.check(tombstones_may_be_gone=True)
+
+
+def test_a_log_that_is_closed_or_removed_in_the_middle_leaves_nothing_open():
+    for how in ("close", "remove", "truncate"):
+        log = keyed_log()
+        world = log.world
+        world.store.upkeep.check_now()
+        for _ in range(6):
+            world.now_ms += 20
+            log.run()
+        assert not world.store.upkeep.is_idle
+        if how == "close":
+            world.close()
+        elif how == "truncate":
+            world.store.truncate(world.partition, world.log.next_offset - 1, now_ms=world.now_ms)
+            world.close()
+        else:
+            world.store.remove(world.partition)
+            for _ in range(100):
+                world.store.run(now_ms=world.now_ms)
+        assert world.fake.open_paths == []
+        assert world.store.upkeep.is_idle
+
+
+def test_compaction_keeps_to_its_budget():
+    log = keyed_log()
+    log.world.store.upkeep.budget.bytes_per_s = 1 * MIB
+    log.world.store.upkeep.check_now()
+    begun_ms = log.world.now_ms
+    log.compact(cycles=20_000)
+    moved = 2 * 4 * MIB  # about what is read twice
+    assert log.world.now_ms - begun_ms > 1000 * (moved - 4 * MIB) / MIB
+
+
+def test_an_unlimited_budget_never_waits():
+    budget = Budget(None)
+    budget.refill(0)
+    budget.spend(1 << 40)
+    assert budget.wait_ms == 0
+
+
+def test_compaction_waits_while_the_disk_is_nearly_full():
+    log = keyed_log()
+    log.world.store.space.judge(0, 100 * MIB)
+    before = names(log)
+    log.world.store.upkeep.check_now()
+    log.world.fake.faults.space_bytes = log.world.fake.used_bytes + 1000
+    for _ in range(300):
+        log.world.now_ms += 20
+        log.world.run()
+    assert [n for n in names(log) if n.endswith(".log")] == [n for n in before if n.endswith(".log")]

@@ -1,0 +1,237 @@
+"""Retention: old and surplus segments go, the start of the log is durable first, readers are told."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ringlog.errors import OffsetOutOfRange
+from ringlog.limits import MIB
+from ringlog.log.events import StartMoved
+from ringlog.log.retention import plan_retention
+from ringlog.log.segment import ActiveSegment, SealedSegment
+from ringlog.log.settings import LogSettings
+from ringlog.log.state import SealedEntry
+from tests.support.fake_disk import FakeDisk
+from tests.support.fake_disk_faults import Faults, PowerLoss
+from tests.support.logs import LogWorld
+
+KEEP_1000_MS = LogSettings(segment_bytes=1 * MIB, retention_ms=1_000)
+KEEP_3_MIB = LogSettings(segment_bytes=1 * MIB, retention_bytes=3 * MIB)
+
+
+def sealed(base, next_offset, *, nbytes=100, youngest_ms=0, quarantined=False):
+    return SealedSegment(SealedEntry(base, next_offset, nbytes, youngest_ms, 0, 0, quarantined))
+
+
+def active(base, *, nbytes=0, youngest_ms=-1):
+    segment = ActiveSegment(base, 0, position=nbytes)
+    segment.index.max_timestamp = youngest_ms
+    segment.next_offset = base + (1 if nbytes else 0)
+    return segment
+
+
+def fill(world, segments, *, each_ms=0):
+    """So many sealed segments of two records each, and one record in the active one."""
+    for number in range(2 * segments + 1):
+        world.append(bytes([number]) * 500_000)
+        world.settle()
+        world.now_ms += each_ms
+
+
+def segment_names(world):
+    return [name for name, _ in world.disk.list_dir(world.path) if name.endswith(".log")]
+
+
+# -- the plan ------------------------------------------------------------------------------------------------
+
+
+def test_a_segment_goes_when_its_youngest_record_is_too_old():
+    segments = [sealed(0, 10, youngest_ms=100), sealed(10, 20, youngest_ms=200), active(20)]
+    assert plan_retention(segments, 0, LogSettings(retention_ms=50), 150).start_offset == 0
+    assert plan_retention(segments, 0, LogSettings(retention_ms=50), 151).start_offset == 10
+    assert plan_retention(segments, 0, LogSettings(retention_ms=50), 251).start_offset == 20
+
+
+def test_a_young_segment_keeps_the_old_ones_behind_it():
+    segments = [sealed(0, 10, youngest_ms=900), sealed(10, 20, youngest_ms=1), active(20)]
+    assert plan_retention(segments, 0, LogSettings(retention_ms=50), 500).start_offset == 0
+
+
+def test_only_what_is_wholly_beyond_the_size_goes():
+    segments = [sealed(0, 10), sealed(10, 20), active(20, nbytes=50)]
+    assert plan_retention(segments, 0, LogSettings(retention_bytes=151), 0).start_offset == 0
+    assert plan_retention(segments, 0, LogSettings(retention_bytes=150), 0).start_offset == 10
+    assert plan_retention(segments, 0, LogSettings(retention_bytes=0), 0).start_offset == 20
+
+
+def test_records_deleted_before_do_not_count_as_size():
+    segments = [sealed(0, 10), sealed(10, 20), active(20)]
+    assert plan_retention(segments, 10, LogSettings(retention_bytes=100), 0).start_offset == 10
+
+
+def test_without_a_bound_nothing_goes():
+    segments = [sealed(0, 10), active(10)]
+    assert plan_retention(segments, 0, LogSettings(), 10**15) == (0, False)
+
+
+def test_an_active_segment_is_closed_when_all_of_it_is_too_old_and_nothing_is_before_it():
+    old = active(10, nbytes=5, youngest_ms=7)
+    settings = LogSettings(retention_ms=50)
+    assert plan_retention([sealed(0, 10, youngest_ms=7), old], 0, settings, 100) == (10, True)
+    assert plan_retention([sealed(0, 10, youngest_ms=90), old], 0, settings, 100) == (0, False)
+    assert plan_retention([active(10)], 10, settings, 10**9) == (10, False)
+
+
+@pytest.mark.parametrize("unknown", [{"quarantined": True, "youngest_ms": 1}, {"youngest_ms": -1}])
+def test_a_segment_whose_times_are_not_known_is_as_young_as_the_next_one(unknown):
+    segments = [sealed(0, 10, **unknown), sealed(10, 20, youngest_ms=100), active(20)]
+    settings = LogSettings(retention_ms=50)
+    assert plan_retention(segments, 0, settings, 120).start_offset == 0
+    assert plan_retention(segments, 0, settings, 151).start_offset == 20
+
+
+# -- a log ---------------------------------------------------------------------------------------------------
+
+
+def test_old_segments_are_deleted_and_readers_below_are_told_the_new_start():
+    world = LogWorld(settings=KEEP_1000_MS)
+    fill(world, 3, each_ms=400)
+    world.settle()
+    start = world.log.log_start_offset
+    assert 0 < start < world.log.next_offset
+    assert segment_names(world)[0].startswith(f"{start:020d}")
+    with pytest.raises(OffsetOutOfRange, match=rf"\[{start}, "):
+        world.store.read_now(world.partition, start - 1, 100)
+    assert [record.offset for record in world.records()] == list(range(start, world.log.next_offset))
+
+
+def test_a_log_stays_below_its_size_by_whole_segments():
+    world = LogWorld(settings=KEEP_3_MIB)
+    fill(world, 8, each_ms=1_000)
+    world.settle()
+    assert 3 * MIB <= world.log.log_bytes < 4 * MIB
+    assert len(segment_names(world)) == len(world.log.segments)
+
+
+def test_an_idle_log_becomes_empty_when_all_its_records_are_too_old():
+    world = LogWorld(settings=KEEP_1000_MS)
+    fill(world, 1)
+    end = world.log.next_offset
+    for _ in range(3):
+        world.now_ms += 2_000
+        world.settle()
+    assert (world.log.log_start_offset, world.log.log_bytes) == (end, 0)
+    again = world.reopened()
+    assert (again.log.log_start_offset, again.log.next_offset) == (end, end)
+    again.append(b"next")
+    again.settle()
+    assert [(record.offset, record.value) for record in again.records()] == [(end, b"next")]
+
+
+def test_a_clock_that_stands_still_deletes_nothing():
+    world = LogWorld(settings=KEEP_1000_MS)
+    fill(world, 4)
+    assert world.log.log_start_offset == 0
+
+
+def test_no_file_is_deleted_before_the_start_is_durable():
+    world = LogWorld(settings=KEEP_1000_MS)
+    fill(world, 3)
+    before = segment_names(world)
+    world.fake.hold_all("write", "partition.state")
+    world.now_ms += 2_000
+    for _ in range(20):
+        world.run()
+    assert world.log.log_start_offset > 0
+    assert segment_names(world)[: len(before)] == before
+    assert not any(isinstance(event, StartMoved) for event in world.events)
+    world.fake.release_all()
+    world.settle()
+    moved = [event.offset for event in world.events if isinstance(event, StartMoved)]
+    assert moved and moved[0] > 0
+    assert len(segment_names(world)) < len(before)
+
+
+def test_a_read_under_way_on_a_deleted_segment_ends_well():
+    world = LogWorld(settings=KEEP_1000_MS)
+    fill(world, 3)
+    world.evict_all()
+    world.fake.hold_all("read", "00000000000000000000.log")
+    read = []
+    world.store.read(world.partition, 0, 100, done=read.append, failed=read.append)
+    world.now_ms += 2_000
+    for _ in range(30):
+        world.run()
+    assert world.store.durable_start(world.partition) > 0
+    assert segment_names(world)[0] == "00000000000000000000.log"
+    world.fake.release_all()
+    for _ in range(10):
+        world.run()
+    (slices,) = read
+    assert slices.next_offset == 1
+    slices.release()
+    world.settle()
+    assert segment_names(world)[0] != "00000000000000000000.log"
+
+
+def test_a_search_by_time_goes_on_while_segments_are_deleted_before_it():
+    world = LogWorld(settings=KEEP_1000_MS)
+    fill(world, 3)
+    world.evict_all()
+    world.now_ms += 2_000
+    world.append(b"young")
+    found = []
+    world.fake.hold_all("read")
+    world.store.find_time(world.partition, 0, done=found.append, failed=found.append)
+    for _ in range(30):
+        world.run()
+    world.fake.release_all()
+    for _ in range(60):
+        world.run()
+    assert found[0] is None or found[0].offset >= 0
+    assert len(found) == 1
+
+
+def test_power_loss_at_every_step_of_a_deletion_leaves_a_log_that_begins_before_or_after_it():
+    def world_with_old_segments():
+        world = LogWorld(FakeDisk(3), KEEP_1000_MS)
+        fill(world, 3)
+        world.now_ms += 2_000
+        return world
+
+    world = world_with_old_segments()
+    begun, end = world.fake.steps, world.log.next_offset
+    world.settle()
+    for at in range(begun, world.fake.steps):
+        world = world_with_old_segments()
+        world.fake.faults = Faults(power_loss_at_step=at)
+        with pytest.raises(PowerLoss):
+            world.settle()
+        durable = max([event.offset for event in world.events if isinstance(event, StartMoved)], default=0)
+        after = world.reopened(world.fake.crash(random.Random(at)))
+        assert not any(segment.quarantined for segment in after.log.segments), after.report
+        assert durable <= after.log.log_start_offset <= after.log.next_offset == end
+        assert [record.offset for record in after.records()] == list(range(after.log.log_start_offset, end))
+        after.settle()
+        # What the crash left of deleted segments is gone, too.
+        first = after.log.segments[0].base_offset
+        assert all(int(name[:20]) >= first for name in segment_names(after))
+
+
+def test_files_that_cannot_be_deleted_are_left_for_the_next_opening():
+    world = LogWorld(settings=KEEP_1000_MS)
+    fill(world, 3)
+    removals = sum(call.kind == "remove" for call in world.fake.calls)
+    for nth in range(removals, removals + 20):
+        world.fake.faults.fail("remove", nth=nth)
+    world.now_ms += 2_000
+    world.settle()
+    assert world.log.status.value == "open"
+    world.fake.faults = Faults()
+    world.close()
+    again = world.reopened()
+    again.settle()
+    assert len(segment_names(again)) == 1 or again.log.log_start_offset > 0
+    assert all(int(name[:20]) >= again.log.segments[0].base_offset for name in segment_names(again))
