@@ -238,6 +238,8 @@ class Loop:
 
     def _waiting(self) -> list[Request]:
         """What is in the outbox now: others may put more there while it is looked at."""
+        if not self._outbox:
+            return []
         with self._lock:
             return list(self._outbox)
 
