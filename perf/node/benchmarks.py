@@ -9,6 +9,7 @@ import numpy as np
 
 from perf.micro.result import Goal, Result, result_of
 from perf.micro.rounds import alternate
+from perf.node import groups
 from perf.node.setting import NodeBench, chunk_of, send_all
 from perf.stats import median
 from ringlog.client.consumer import Consumer
@@ -232,4 +233,6 @@ BENCHMARKS: dict[str, Callable[[NodeBench], Result | list[Result]]] = {
     "consume": consume,
     "latency": latency,
     "partitions": many_partitions,
+    "commits": groups.commits,
+    "rebalance": groups.rebalance,
 }

@@ -154,7 +154,7 @@ class GroupDriver:
                 on_error(wrong)
                 return
             with driver._lock:
-                membership.answered(heartbeat, reply)
+                membership.answered(heartbeat, reply, time.monotonic())
             driver._tell()
 
         def on_error(error: RinglogError) -> None:

@@ -231,11 +231,17 @@ class Loop:
             request.on_error(
                 RequestTimeout(f"no answer from {self._dealer.endpoint} within {request.timeout_s:.3g} s")
             )
-        if self._outbox and min(request.deadline_s for request in self._outbox) <= now_s:
-            late = [request for request in self._outbox if request.deadline_s <= now_s]
-            for request in late:
+        for request in self._waiting():
+            if request.deadline_s <= now_s:
                 self._outbox.remove(request)
                 request.on_error(self._unsent())
+
+    def _waiting(self) -> list[Request]:
+        """What is in the outbox now: others may put more there while it is looked at."""
+        if not self._outbox:
+            return []
+        with self._lock:
+            return list(self._outbox)
 
     def _unsent(self) -> RinglogError:
         if self._state is _State.READY:
@@ -313,7 +319,7 @@ class Loop:
 
     def _connection_timer_s(self, now_s: float) -> float | None:
         """Try the next endpoint when this one does not answer; say when to look again."""
-        earliest = min((request.deadline_s for request in self._outbox), default=None)
+        earliest = min((request.deadline_s for request in self._waiting()), default=None)
         if self._state is _State.READY:
             return earliest
         patience_s = _CONNECT_S if self._state is _State.CONNECTING else _GREETING_S

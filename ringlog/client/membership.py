@@ -165,11 +165,13 @@ class Membership:
             return self._not_before_s if end_s is None else min(self._not_before_s, end_s)
         return end_s
 
-    def answered(self, heartbeat: Heartbeat, reply: GroupHeartbeatReply) -> None:
+    def answered(self, heartbeat: Heartbeat, reply: GroupHeartbeatReply, now_s: float) -> None:
         """The group has spoken."""
         self._landed(heartbeat)
         if heartbeat.life != self._life or reply.member_epoch < self.epoch:
             return
+        if now_s >= heartbeat.sent_s + self.settings.session_timeout_ms / 1000:
+            return  # what it says was true once: the group may have taken this member for dead since
         self._retries, self._not_before_s = 0, 0.0
         self._answered_s = max(self._answered_s, heartbeat.sent_s)
         if reply.assigned is None:

@@ -24,6 +24,7 @@ from ringlog.controller.records import (
 from ringlog.controller.topic_config import MESSAGE_BYTES_MAX, SETTINGS, check_config, require_setting
 from ringlog.errors import InvalidRequest, LimitExceeded, TopicExists, UnknownTopic
 from ringlog.limits import (
+    MIB,
     OFFSETS_PARTITIONS,
     PARTITIONS_MAX,
     PARTITIONS_PER_TOPIC_MAX,
@@ -109,7 +110,11 @@ def create_topic(
 
 def create_offsets_topic(image: MetadataImage, *, shards: int) -> Outcome:
     """The topic that groups are kept in, as the node needs it."""
-    wanted = {"cleanup.policy": "compact", "max.message.bytes": str(MESSAGE_BYTES_MAX)}
+    wanted = {
+        "cleanup.policy": "compact",
+        "segment.bytes": str(100 * MIB),
+        "max.message.bytes": str(MESSAGE_BYTES_MAX),
+    }
     config = {name: value for name, value in wanted.items() if name in SETTINGS}
     request = CreateTopicRequest(OFFSETS_TOPIC, OFFSETS_PARTITIONS, config=config)
     return create_topic(image, request, shards=shards, default_partitions=1, internal=True)

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import random
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 import ringlog
 from ringlog.client.commits import OffsetAndMetadata
 from ringlog.errors import InstanceFenced, InvalidRequest, OffsetOutOfRange
-from tests.support.amounts import amount
 from tests.support.node import NodeProcess
 from tests.support.patience import stretched
 
@@ -254,56 +247,3 @@ def test_a_group_survives_the_death_of_every_process_of_the_node_without_a_rebal
             other.commit()
         assert team.heard[heard:] == []
         team.close()
-
-
-def children(bootstrap: str, count: int, seconds: float) -> list[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "tests.support.group_child", bootstrap, "fleet", "t", str(seconds)]
-    root = Path(__file__).resolve().parents[2]
-    return [
-        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=root, env=os.environ)
-        for _ in range(count)
-    ]
-
-
-def test_a_fleet_with_deaths_reads_every_record(node):
-    """Processes are killed while others produce: every record is processed by somebody, and what the survivors take
-    over, they have within moments."""
-    chance = random.Random(4)
-    rounds = amount(2, 20)
-    with ringlog.Admin(bootstrap=node.bootstrap) as admin:
-        admin.create_topic("t", 8)
-    producer, produced = ringlog.Producer(bootstrap=node.bootstrap), 0
-    fleet = children(node.bootstrap, 3, 60)
-    outputs: list[str] = []
-    try:
-        for _ in range(rounds):
-            until = time.monotonic() + 1.5
-            while time.monotonic() < until:
-                for _ in range(50):
-                    producer.produce("t", b"x", partition=produced % 8)
-                    produced += 1
-                time.sleep(0.02)
-            victim = fleet.pop(chance.randrange(len(fleet)))
-            victim.kill()
-            outputs.append(victim.communicate()[0])
-            fleet += children(node.bootstrap, 1, 60)
-        producer.flush()
-        with ringlog.Consumer(bootstrap=node.bootstrap, group_id="fleet") as watcher:
-            until = time.monotonic() + stretched(20)
-            while sum(at.offset for at in map(watcher.committed, parts()) if at is not None) < produced:
-                assert time.monotonic() < until, "the survivors take over what the dead had"
-                time.sleep(0.1)
-    finally:
-        for one in fleet:
-            one.send_signal(signal.SIGTERM)
-        outputs += [one.communicate()[0] for one in fleet]
-        producer.close()
-    seen = Counter(line for output in outputs for line in output.split("\n") if line.count(" ") == 1)
-    whole = {f"{number % 8} {number // 8}" for number in range(produced)}
-    assert whole <= set(seen), "every record at least once"
-    again = sum(seen.values()) - len(seen)
-    assert again <= rounds * 8 * 50, "no more is read again than the dead had polled and not committed"
-
-
-def parts() -> list[tuple[str, int]]:
-    return [("t", index) for index in range(8)]

@@ -178,6 +178,28 @@ def test_a_tick_runs_on_the_io_thread_when_it_asked_to(connection):
     assert len(ticker.times) >= 4
 
 
+def test_requests_that_come_while_the_thread_looks_at_others_do_not_end_it():
+    """Nobody listens there, so that all of them wait to be sent."""
+    lonely = Connection(ClientSettings(bootstrap="127.0.0.1:1"))
+    failed = []
+
+    def send_many() -> None:
+        for _ in range(3000):
+            lonely.send(Request(Api.METADATA, b"", lambda *_: None, failed.append, timeout_s=0.3))
+            lonely.wake()
+
+    threads = [threading.Thread(target=send_many) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    until = time.monotonic() + 30
+    while len(failed) < 9000 and time.monotonic() < until:
+        time.sleep(0.01)
+    lonely.close()
+    assert {type(error) for error in failed} == {NodeUnavailable}
+
+
 def test_what_is_not_answered_when_a_client_closes_fails(node, connection):
     node.before = lambda header, body: b"" if header.api_key == Api.INIT_PRODUCER else None
     errors = []
