@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ringlog.log.segment import SealedSegment, Segment
+from ringlog.log.segment import ActiveSegment, SealedSegment, Segment
 from ringlog.log.settings import LogSettings
 
 
@@ -44,8 +44,16 @@ def plan_retention(
             return RetentionPlan(start, roll=False)
         surplus -= segment.position
         start = segment.next_offset
-    active = segments[-1]
-    return RetentionPlan(start, roll=active.position > 0 and _is_old(active, active, settings, now_ms))
+    return RetentionPlan(start, roll=_has_had_its_time(segments[-1], settings, now_ms))
+
+
+def _has_had_its_time(active: Segment, settings: LogSettings, now_ms: int) -> bool:
+    """Whether all of the active segment is old. Records of long ago that came in only now (an import, a test) have
+    the whole retention time from then on, whatever their timestamps say."""
+    if settings.retention_ms is None or active.position == 0 or not isinstance(active, ActiveSegment):
+        return False
+    held_ms = now_ms - active.created_ms
+    return held_ms > settings.retention_ms and _is_old(active, active, settings, now_ms)
 
 
 def _is_old(segment: Segment, following: Segment, settings: LogSettings, now_ms: int) -> bool:

@@ -483,7 +483,7 @@ def test_no_file_is_closed_under_a_flush_when_its_segment_is_sealed_meanwhile():
     for base_offset in (1, 0):  # what is not held is closed when others were used since
         files.release(files.hold(base_offset, write=base_offset == 1))
     for handle in list(files._open.values()):
-        assert handle.base_offset != 0 or handle.holders == 1
+        assert handle.key != (0, False) or handle.holders == 1
     world.fake.release_all()
     world.settle()
     assert world.log.flushed_offset == 1
