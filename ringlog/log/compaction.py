@@ -37,6 +37,8 @@ from ringlog.records.scan import scan
 PAUSE = 0
 """What is yielded between two slices; no disk call has this token."""
 _WINDOW_BYTES = 1 * MIB
+_FLUSH_BYTES = 16 * MIB
+"""Flushed in parts: a device that has to flush hundreds of MiB at once lets the appends of others wait."""
 
 _Work = Generator[int, int, None]
 _Visit = Callable[[memoryview, np.ndarray], bool]
@@ -234,17 +236,23 @@ class Compaction:
     def _exchange(
         self, segment: SealedSegment, file: File, begin: int, out: _Output | None
     ) -> Generator[int, int, int]:
-        """Read the next window and write what is ready, both at once; returns how much was read."""
+        """Read the next window, and write and flush what is ready, all at once; returns how much was read."""
+        disk = self.log.context.disk
         read = self._read(segment, file, begin) if begin < segment.position else None
-        blocks = out.blocks() if out is not None else None
-        got = wrote = 0
-        if out is not None and blocks is not None:
-            wrote = yield self.log.context.disk.write(out.file, [blocks], out.written, durable=False)
-        if read is not None:
-            got = yield read
-        # Not before both are over: the memory, and the files, are the disk's until then.
+        write = flush = blocks = None
+        if out is not None:
+            if out.written - out.flushed >= _FLUSH_BYTES:
+                out.flushed, flush = out.written, disk.flush(out.file)
+            blocks = out.blocks()
+            if blocks is not None:
+                write = disk.write(out.file, [blocks], out.written, durable=False)
+        # None of them is judged before all are over: memory and files are the disk's until then.
+        got = (yield read) if read is not None else 0
+        wrote = (yield write) if write is not None else 0
+        flushed = (yield flush) if flush is not None else 0
         if out is not None and blocks is not None:
             self._wrote(out, blocks, wrote)
+        must(flushed, "flush")
         return must(got, f"read {file.path}")
 
     def _read(self, segment: SealedSegment, file: File, begin: int) -> int:
@@ -270,6 +278,7 @@ class _Output:
         """Of batches so far."""
         self.written = 0
         """In the file, whole blocks."""
+        self.flushed = 0
         self.pending = 0
         """That wait at the beginning of the memory."""
         self.changed = False

@@ -97,6 +97,20 @@ def test_without_its_state_a_compacted_log_is_scanned_over_its_gaps():
     log.check()
 
 
+def test_without_its_state_a_segment_between_its_two_names_is_found():
+    log = keyed_log()
+    log.compact()
+    found = log.found()
+    log.world.close()
+    base = f"{log.world.path}/00000000000000000000.log"
+    log.world.disk.rename(base, base + ".clean")
+    log.world.fake.put(base + ".old.clean", b"what it replaced")
+    log.world.disk.remove(f"{log.world.path}/partition.state")
+    log.adopt(log.world.reopened())
+    assert log.found() == found
+    assert not [name for name in names(log) if name.endswith(".clean")]
+
+
 def test_small_segments_become_one():
     log = keyed_log()
     log.compact()
