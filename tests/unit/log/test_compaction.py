@@ -310,8 +310,8 @@ def test_compaction_keeps_to_its_budget():
     log.world.store.upkeep.check_now()
     begun_ms = log.world.now_ms
     log.compact(cycles=20_000)
-    moved = 2 * 4 * MIB  # about what is read twice
-    assert log.world.now_ms - begun_ms > 1000 * (moved - 4 * MIB) / MIB
+    # About 4 MiB are read twice, and what may be moved at once is 1 MiB.
+    assert log.world.now_ms - begun_ms > 6_000
 
 
 def test_an_unlimited_budget_never_waits():
