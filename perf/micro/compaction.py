@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from perf.micro.acked import wall_ms
-from perf.micro.keyed import fill, settings
+from perf.micro.keyed import fill, remove, settings
 from perf.micro.raw_disk import expect, random_block
 from perf.micro.result import Goal, Result, result_of
 from perf.micro.rounds import alternate, seconds
@@ -43,8 +43,7 @@ def run(bench: Bench) -> Result:
             store.reconfigure(name, settings(compact=True), now_ms=wall_ms())
             rate = nbytes / seconds(lambda: _compact(store)) / 1e9
             kept.append(store.logs[name].log_bytes / nbytes)
-            store.remove(name)
-            store.drain(now_ms=wall_ms())
+            remove(store, name)
             return rate
 
         samples, limits = alternate(ours, limit, bench.scale.rounds)

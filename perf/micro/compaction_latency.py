@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from perf.micro.acked import wall_ms
-from perf.micro.keyed import fill, settings
+from perf.micro.keyed import fill, remove, settings
 from perf.micro.payload import group
 from perf.micro.result import Goal, Result, result_of
 from perf.micro.rounds import alternate
@@ -47,8 +47,7 @@ def run(bench: Bench) -> Result:
             store.reconfigure(name, settings(compact=True), now_ms=wall_ms())
             store.upkeep.check_now()
             beside.append(percentile(_latencies_ms(store, bench.scale.paced_appends), 99))
-            store.remove(name)
-            store.drain(now_ms=wall_ms())
+            remove(store, name)
             return beside[-1] / alone[-1]
 
         samples, limits = alternate(ours, without, bench.scale.rounds)

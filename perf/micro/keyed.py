@@ -46,6 +46,14 @@ def fill(store: LogStore, name: TopicPartition, nbytes: int, *, seed: int) -> in
     return log.log_bytes
 
 
+def remove(store: LogStore, name: TopicPartition) -> None:
+    """Remove a log, and wait until its files are deleted: the next round must not pay for that."""
+    store.remove(name)
+    store.drain(now_ms=wall_ms())
+    while store.disk.in_flight:
+        store.run(now_ms=wall_ms(), wait_s=0.01)
+
+
 def _keys(rng: np.random.Generator, keys: int, count: int) -> Column:
     texts = np.char.zfill(rng.integers(0, keys, count).astype(f"S{_KEY_BYTES}"), _KEY_BYTES)
     offsets = np.arange(0, (count + 1) * _KEY_BYTES, _KEY_BYTES, dtype=np.int32)

@@ -18,7 +18,7 @@ import numpy as np
 
 from ringlog.disk.api import File
 from ringlog.errors import CorruptBatch, CorruptSegment
-from ringlog.limits import MIB
+from ringlog.limits import KIB, MIB
 from ringlog.log.compaction_plan import CompactionPlan, Group, group_segments, may_drop_tombstones
 from ringlog.log.extent import block_ceil, block_floor
 from ringlog.log.housekeeping import Housekeeper
@@ -36,7 +36,12 @@ from ringlog.records.scan import scan
 
 PAUSE = 0
 """What is yielded between two slices; no disk call has this token."""
-_WINDOW_BYTES = 1 * MIB
+WINDOW_BYTES = 1 * MIB
+"""Read, looked at and written in one slice, by a pass that has no budget: large, to be fast."""
+PACED_WINDOW_BYTES = 256 * KIB
+"""With a budget: small, so that appends hardly wait for the device."""
+_FLUSH_BYTES = 16 * MIB
+"""Flushed in parts: a device that has to flush hundreds of MiB at once lets the appends of others wait."""
 
 _Work = Generator[int, int, None]
 _Visit = Callable[[memoryview, np.ndarray], bool]
@@ -46,7 +51,13 @@ class Compaction:
     """A pass over one log. `step()` is to be run, and `bytes_moved` looked at, until `is_settled`."""
 
     def __init__(
-        self, housekeeper: Housekeeper, plan: CompactionPlan, keys: OffsetMap, scratch: Scratch, now_ms: int
+        self,
+        housekeeper: Housekeeper,
+        plan: CompactionPlan,
+        keys: OffsetMap,
+        scratch: Scratch,
+        now_ms: int,
+        window_bytes: int = WINDOW_BYTES,
     ) -> None:
         self.log = housekeeper.log
         self.bytes_moved = 0
@@ -57,6 +68,7 @@ class Compaction:
         self._keys = keys
         self._scratch = scratch
         self._now_ms = now_ms
+        self._window_bytes = window_bytes
         self._end_offset = plan.segments[-1].next_offset
         """Records below it are known to the map, once that is made."""
         self._unsettled = 0
@@ -125,7 +137,7 @@ class Compaction:
         file = disk.open(base + LOG + CLEAN, write=True, create=True, direct=True)
         try:
             disk.truncate(file, 0)
-            out = _Output(file, first.base_offset, self._scratch.windows[1])
+            out = _Output(file, first.base_offset, self._scratch.windows[1], self._window_bytes)
             for segment in group.segments:
                 drops = may_drop_tombstones(segment, self._plan.start_offset, self.log.settings, self._now_ms)
                 rules = Rules(self._end_offset, drops, live)
@@ -216,10 +228,10 @@ class Compaction:
         got = must((yield self._read(segment, file, begin)), f"read {file.path}") if segment.position else 0
         while begin < segment.position:
             self.bytes_moved += got
-            end = min(begin + got, begin + _WINDOW_BYTES, segment.position)
+            end = min(begin + got, begin + self._window_bytes, segment.position)
             data = memory[CARRY_BYTES - carry : CARRY_BYTES + end - begin]
             found = scan(data, level="crc")
-            is_last = end == segment.position or end < begin + _WINDOW_BYTES
+            is_last = end == segment.position or end < begin + self._window_bytes
             if found.fault is not None and (is_last or not found.incomplete):
                 raise self._corrupt(segment, begin - carry, found.fault)
             if len(found.table) and not visit(data[: found.end], found.table):
@@ -234,21 +246,27 @@ class Compaction:
     def _exchange(
         self, segment: SealedSegment, file: File, begin: int, out: _Output | None
     ) -> Generator[int, int, int]:
-        """Read the next window and write what is ready, both at once; returns how much was read."""
+        """Read the next window, and write and flush what is ready, all at once; returns how much was read."""
+        disk = self.log.context.disk
         read = self._read(segment, file, begin) if begin < segment.position else None
-        blocks = out.blocks() if out is not None else None
-        got = wrote = 0
-        if out is not None and blocks is not None:
-            wrote = yield self.log.context.disk.write(out.file, [blocks], out.written, durable=False)
-        if read is not None:
-            got = yield read
-        # Not before both are over: the memory, and the files, are the disk's until then.
+        write = flush = blocks = None
+        if out is not None:
+            if out.written - out.flushed >= _FLUSH_BYTES:
+                out.flushed, flush = out.written, disk.flush(out.file)
+            blocks = out.blocks()
+            if blocks is not None:
+                write = disk.write(out.file, [blocks], out.written, durable=False)
+        # None of them is judged before all are over: memory and files are the disk's until then.
+        got = (yield read) if read is not None else 0
+        wrote = (yield write) if write is not None else 0
+        flushed = (yield flush) if flush is not None else 0
         if out is not None and blocks is not None:
             self._wrote(out, blocks, wrote)
+        must(flushed, "flush")
         return must(got, f"read {file.path}")
 
     def _read(self, segment: SealedSegment, file: File, begin: int) -> int:
-        length = block_ceil(min(_WINDOW_BYTES, segment.position - begin))
+        length = block_ceil(min(self._window_bytes, segment.position - begin))
         window = self._scratch.windows[0][CARRY_BYTES : CARRY_BYTES + length]
         return self.log.context.disk.read(file, window, begin)
 
@@ -263,13 +281,16 @@ class Compaction:
 class _Output:
     """The segment that is being written: whole blocks go to the file, the rest waits in memory for more."""
 
-    def __init__(self, file: File, base_offset: int, memory: memoryview) -> None:
+    def __init__(self, file: File, base_offset: int, memory: memoryview, write_bytes: int) -> None:
         self.file = file
+        self._write_bytes = write_bytes
+        """What is worth a write."""
         self.index = SegmentIndex(base_offset)
         self.nbytes = 0
         """Of batches so far."""
         self.written = 0
         """In the file, whole blocks."""
+        self.flushed = 0
         self.pending = 0
         """That wait at the beginning of the memory."""
         self.changed = False
@@ -292,7 +313,7 @@ class _Output:
 
     def blocks(self) -> memoryview | None:
         """Whole blocks to write, when they are enough."""
-        return self._memory[: block_floor(self.pending)] if self.pending >= _WINDOW_BYTES else None
+        return self._memory[: block_floor(self.pending)] if self.pending >= self._write_bytes else None
 
     def last_block(self) -> memoryview:
         """All that waits, and zeros up to the end of its last block."""

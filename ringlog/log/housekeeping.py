@@ -384,6 +384,8 @@ class Housekeeper:
         gone = [segment for segment in gone if segment in self.log.segments]
         self.log.segments[:] = [segment for segment in self.log.segments if segment not in gone]
         for segment in gone:
+            if segment.is_clean_named:
+                continue  # its swap is still to come, and deletes it
             self._retire([segment.leases], partial(delete_segment, self.log, segment.base_offset))
 
     def delete_leftovers(self, base_offsets: Sequence[int]) -> None:
@@ -403,6 +405,8 @@ class Housekeeper:
 
     def _swap(self, old: Sequence[SealedSegment], new: SealedSegment, done: Callable[[], None]) -> Job[None]:
         yield from swap_segment(self.log, new, [segment.base_offset for segment in old[1:]])
+        if new not in self.log.segments:
+            yield from delete_segment(self.log, new.base_offset)
         self.after_save(done)
 
     def _retire(self, leases: Sequence[Leases], chore: Callable[[], Job[None]]) -> None:

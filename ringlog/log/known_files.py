@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 _NAME = re.compile(
     r"(?:(?P<offset>\d{20})(?P<suffix>\.log|\.index|\.timeindex|\.snapshot)|partition\.(?P<whole>state|point|owner))"
-    r"(?P<aside>(?:\.\d+){0,2}\.(?:cut|bad))?(?P<unfinished>\.tmp|\.clean)?"
+    r"(?P<aside>(?:\.\d+){0,2}\.(?:cut|bad))?(?P<unfinished>\.tmp|(?:\.old)?\.clean)?"
 )
 _OFFSET_MAX = 2**63 - 1
 

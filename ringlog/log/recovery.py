@@ -127,7 +127,7 @@ class Recovery:
         state = yield from self._load_state()
         if state is not None:
             self._reach_bytes = state.reach_bytes
-            yield from self._finish_swaps(state)
+        yield from self._finish_swaps(self._interrupted_swaps() if state is None else state.swapping)
         sizes = self._list_segments()
         leftovers = superseded(state, sizes) if state is not None else []
         for base in leftovers:
@@ -171,14 +171,20 @@ class Recovery:
                 self._disk.remove(f"{self._path}/{name}")
         return dict(sorted(sizes.items()))
 
-    def _finish_swaps(self, state: PartitionState) -> Job[None]:
+    def _interrupted_swaps(self) -> list[int]:
+        """Without a state: segments whose old file has left its name, and whose new one has not got it yet."""
+        names = [name for name, _ in self._disk.list_dir(self._path)]
+        made = [parse_offset_name(name[: -len(CLEAN)]) for name in names if name.endswith(LOG + CLEAN)]
+        return [found.offset for found in made if found and offset_name(found.offset, LOG) not in names]
+
+    def _finish_swaps(self, bases: Sequence[int]) -> Job[None]:
         """Give segments that compaction made their names: the state speaks of them already."""
-        for base in state.swapping:
+        for base in bases:
             for suffix in (LOG, INDEX, TIME_INDEX):
                 path = f"{self._path}/{offset_name(base, suffix)}"
                 if self._disk.exists(path + CLEAN):
                     self._disk.rename(path + CLEAN, path)
-        if state.swapping:
+        if bases:
             must((yield self._disk.flush_dir(self._path)), f"flush directory {self._path}")
 
     def _load_state(self) -> Job[PartitionState | None]:

@@ -42,6 +42,10 @@ def swap_segment(log: PartitionLog, new: SealedSegment, merged: Sequence[int]) -
     """Give what compaction wrote its name, and delete the other segments that it holds the records of."""
     disk = log.context.disk
     log.files.drop(new.base_offset)
+    replaced = log.files.path_of(new.base_offset)
+    old = f"{replaced}.old{CLEAN}"
+    # Not by the rename of the new one over it: that would give back all its space at once, and hold everybody up.
+    disk.rename(replaced, old)
     for suffix in SEGMENT_SUFFIXES:
         path = f"{log.path}/{offset_name(new.base_offset, suffix)}"
         disk.rename(path + CLEAN, path)
@@ -49,6 +53,7 @@ def swap_segment(log: PartitionLog, new: SealedSegment, merged: Sequence[int]) -
     log.files.renamed(new.base_offset)
     new.is_clean_named = False
     must((yield disk.flush_dir(log.path)), f"flush directory {log.path}")
+    yield from delete_file(disk, old, file_size(disk, old))
     for base_offset in merged:
         yield from delete_segment(log, base_offset)
 

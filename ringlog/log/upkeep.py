@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from ringlog.errors import RinglogError
 from ringlog.limits import COMPACTION_BYTES_PER_S, COMPACTION_MAP_BYTES, MIB
-from ringlog.log.compaction import Compaction
+from ringlog.log.compaction import PACED_WINDOW_BYTES, WINDOW_BYTES, Compaction
 from ringlog.log.compaction_plan import CompactionPlan, plan_compaction
 from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.jobs import Dispatcher
@@ -21,7 +21,7 @@ from ringlog.log.scanner import Scratch
 from ringlog.records.compaction import OffsetMap
 
 _CHECK_MS = 5_000
-_BURST_BYTES = 4 * MIB
+_BURST_BYTES = 1 * MIB
 """What may be moved at once after a pause."""
 
 _logger = logging.getLogger(__name__)
@@ -143,7 +143,8 @@ class Upkeep:
             return
         self._scratch = self._scratch or Scratch()
         keys = OffsetMap(COMPACTION_MAP_BYTES, secrets.token_bytes(16))
-        self._current = Compaction(best[1], best[0], keys, self._scratch, now_ms)
+        window_bytes = WINDOW_BYTES if self.budget.bytes_per_s is None else PACED_WINDOW_BYTES
+        self._current = Compaction(best[1], best[0], keys, self._scratch, now_ms, window_bytes)
         self._run_slice(self._current)
 
     def _run_slice(self, current: Compaction) -> None:

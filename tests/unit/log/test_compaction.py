@@ -97,6 +97,20 @@ def test_without_its_state_a_compacted_log_is_scanned_over_its_gaps():
     log.check()
 
 
+def test_without_its_state_a_segment_between_its_two_names_is_found():
+    log = keyed_log()
+    log.compact()
+    found = log.found()
+    log.world.close()
+    base = f"{log.world.path}/00000000000000000000.log"
+    log.world.disk.rename(base, base + ".clean")
+    log.world.fake.put(base + ".old.clean", b"what it replaced")
+    log.world.disk.remove(f"{log.world.path}/partition.state")
+    log.adopt(log.world.reopened())
+    assert log.found() == found
+    assert not [name for name in names(log) if name.endswith(".clean")]
+
+
 def test_small_segments_become_one():
     log = keyed_log()
     log.compact()
@@ -296,8 +310,8 @@ def test_compaction_keeps_to_its_budget():
     log.world.store.upkeep.check_now()
     begun_ms = log.world.now_ms
     log.compact(cycles=20_000)
-    moved = 2 * 4 * MIB  # about what is read twice
-    assert log.world.now_ms - begun_ms > 1000 * (moved - 4 * MIB) / MIB
+    # About 4 MiB are read twice, and what may be moved at once is 1 MiB.
+    assert log.world.now_ms - begun_ms > 6_000
 
 
 def test_an_unlimited_budget_never_waits():
