@@ -218,10 +218,9 @@ class GroupCoordinator:
     @property
     def next_due_ms(self) -> int | None:
         """When `tick` has something to do next."""
-        return min(
-            (due for due in (self._sessions.next_due_ms, self._waiting.next_due_ms) if due is not None),
-            default=None,
-        )
+        expiry_ms = self._expiry_ms if self.image.groups else None
+        dues = (self._sessions.next_due_ms, self._waiting.next_due_ms, expiry_ms)
+        return min((due for due in dues if due is not None), default=None)
 
     def tick(self, now_ms: int) -> Outcome:
         """End sessions of silent members, answer heartbeats that have waited long enough, expire old offsets."""

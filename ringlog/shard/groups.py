@@ -8,7 +8,7 @@ the log is true, and nothing else.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
@@ -216,6 +216,8 @@ class GroupDesk:
         self._touched: dict[int, GroupPartition] = {}
         """Those that were asked something in this cycle."""
         self._loading: dict[int, GroupPartition] = {}
+        self._due_ms: dict[int, int] = {}
+        """When each partition's coordinator has something to do, should nothing happen before."""
         self._next_due_ms: int | None = None
         self._version = -1
         self._catalogue: Catalogue = {}
@@ -236,6 +238,7 @@ class GroupDesk:
         found = self._partitions.pop(hosted.partition, None)
         self._touched.pop(hosted.partition, None)
         self._loading.pop(hosted.partition, None)
+        self._due_ms.pop(hosted.partition, None)
         if found is not None:
             found.give_up(_loading())
 
@@ -259,6 +262,7 @@ class GroupDesk:
             place.give_up(error)
             place.begin(self._catalogue)
             self._loading[asker.partition] = place
+            self._due_ms.pop(asker.partition, None)
             raise
         place.take(outcome, now_ms)
         self._touched[asker.partition] = place
@@ -310,17 +314,22 @@ class GroupDesk:
             if not place.loading:
                 del self._loading[place.hosted.partition]
                 self._touched[place.hosted.partition] = place
-        for partition, place in self._partitions.items():
-            due_ms = None if place.loading else place.coordinator.next_due_ms
-            if due_ms is not None and due_ms <= now_ms:
+        for partition in [partition for partition, at_ms in self._due_ms.items() if at_ms <= now_ms]:
+            place = self._partitions[partition]
+            if not place.loading:  # else it knows half of its groups
                 place.take(place.coordinator.tick(now_ms), now_ms)
-                self._touched[partition] = place
+            self._touched[partition] = place
         touched, self._touched = self._touched, {}
         for partition, place in touched.items():
             place.append(now_ms)
+            due_ms = place.coordinator.next_due_ms
             if place.loading:
                 self._loading[partition] = place
-        self._next_due_ms = min(self._due(), default=None)
+            if place.loading or due_ms is None:
+                self._due_ms.pop(partition, None)
+            else:
+                self._due_ms[partition] = due_ms
+        self._next_due_ms = min(self._due_ms.values(), default=None)
 
     @property
     def next_due_ms(self) -> int | None:
@@ -330,12 +339,6 @@ class GroupDesk:
         loading = (place.load_due_ms for place in self._loading.values())
         dues = (due_ms for due_ms in (self._next_due_ms, *loading) if due_ms is not None)
         return min(dues, default=None)
-
-    def _due(self) -> Iterator[int]:
-        for place in self._partitions.values():
-            due_ms = place.coordinator.next_due_ms
-            if not place.loading and due_ms is not None:
-                yield due_ms
 
     def follow(self, now_ms: int) -> None:
         """The metadata have changed."""

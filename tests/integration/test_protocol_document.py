@@ -13,6 +13,7 @@ from ringlog.node.embedded import embedded
 from tests.support import protocol_client as wire
 from tests.support.markdown import DOCS, tables
 from tests.support.protocol_client import ProtocolClient, WireError, make_batch, read_batches
+from tests.support.twins.murmur2 import murmur2
 
 
 @pytest.fixture(scope="module")
@@ -315,3 +316,38 @@ def test_fetches_are_held_while_too_much_is_not_received_and_go_on_when_it_is(cl
     client.ask(wire.METADATA, [[]])
     client.send(wire.METADATA, wire.pack([[]]))
     assert len(client.receive(held)) > 15 << 20
+
+
+def test_a_group_is_joined_committed_for_and_left(client):
+    created, _version = client.ask(wire.CREATE_TOPIC, ["shared", 2])
+    assert len(created[3]) == 2
+    index = (murmur2(b"team") & 0x7FFFFFFF) % bound("OFFSETS_PARTITIONS")
+    home = client.partitions("__consumer_offsets", create=True)[index][1]
+
+    def ask(api, body):
+        until = time.monotonic() + 10
+        while True:
+            try:
+                return client.ask(api, body, partition=home)
+            except WireError as error:
+                assert error.retriable and time.monotonic() < until, error
+                time.sleep(0.05)
+
+    epoch, assigned = ask(10, ["team", "me", 0, [], 0, ["shared"]])
+    assert assigned == [["shared", [0, 1]]]
+    assert ask(10, ["team", "me", epoch, assigned, 0]) == [epoch, None]
+    assert ask(11, ["team", "me", epoch, 1, [["shared", 0, 7, "note"], ["shared", 1, 8]]]) == [[0, 0]]
+    ((first, second),) = ask(12, ["team", [["shared", [0, 1]]]])
+    assert (first[:4], second[:3]) == (["shared", 0, 7, "note"], ["shared", 1, 8])
+    with pytest.raises(WireError) as fenced:
+        client.ask(10, ["team", "nobody", 3, []], partition=home)
+    assert fenced.value.code == "MEMBER_FENCED"
+    (state,) = [row[1] for row in ask(13, [])[0] if row[0] == "team"]
+    assert state == "stable"
+    assert ask(14, ["team"])[4][0][0] == "me"
+    with pytest.raises(WireError) as busy:
+        client.ask(15, ["team", [["shared", 0, 1]]], partition=home)
+    assert busy.value.code == "GROUP_NOT_EMPTY"
+    assert ask(10, ["team", "me", -1])[0] == -1
+    assert ask(15, ["team", [["shared", 0, 1]]]) == [[0]]
+    assert ask(16, ["team"]) == [2]

@@ -311,6 +311,7 @@ def test_offsets_of_dead_groups_expire_and_those_of_living_do_not():
     assert desk.committed() == {0: 3}
     left_ms = OFFSETS_EXPIRY_MS + 2
     desk.beat("a", LEAVE, now=left_ms)
+    assert desk.coordinator.next_due_ms <= left_ms + EXPIRY_CHECK_MS, "somebody will look"
     desk.keep(desk.coordinator.tick(left_ms + OFFSETS_EXPIRY_MS - 1))
     assert desk.committed() == {0: 3}
     desk.keep(desk.coordinator.tick(left_ms + OFFSETS_EXPIRY_MS + EXPIRY_CHECK_MS))
