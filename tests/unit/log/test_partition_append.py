@@ -162,6 +162,8 @@ def test_zeros_that_find_no_room_are_a_full_disk():
         world.run()
     assert isinstance(world.log.fence_error, DiskFull)
     world.fake.faults.space_bytes = None
+    world.now_ms += 5_000
+    world.run()  # looks at the disk again
     world.store.reopen(world.partition, now_ms=world.now_ms)
     world.append(b"room again")
     world.settle()
