@@ -42,6 +42,12 @@ def _parse_from(ctx: click.Context, parameter: click.Parameter, value: str) -> o
     default=None,
     help="Wait for more at the end, or stop at the end that the topic had at the start (default, but for --from end).",
 )
+@click.option(
+    "--group",
+    "-g",
+    metavar="GROUP",
+    help="Share the topic with the other members of the group, and go on where it stopped. Follows by default.",
+)
 @click.option("--format", "text", metavar="FORMAT", help="How to print a record; %v when it is not given.")
 @client_options
 def consume(
@@ -50,6 +56,7 @@ def consume(
     partitions: tuple[int, ...],
     count: int | None,
     follow: bool | None,
+    group: str | None,
     text: str | None,
     bootstrap: str,
     as_json: bool,
@@ -76,6 +83,7 @@ def consume(
       ringlog consume orders --from 2026-11-16T08:00:00Z --count 10 --format '%p/%o %k=%v'
       ringlog consume orders --partition 0 --from 4200 --json
       ringlog consume orders --json | ringlog produce copy --json
+      ringlog consume orders --group billing
     """
     from cli.consume_run import ConsumePlan, consume_topic
     from cli.record_format import bulk_formatter
@@ -88,6 +96,23 @@ def consume(
         formatter = bulk_formatter(text, as_json=as_json)
     except ValueError as wrong:
         raise click.BadParameter(str(wrong), param_hint="'--format'") from None
+    if group is not None:
+        from cli.consume_group import consume_as_group
+
+        if partitions or start.kind not in (StartKind.BEGINNING, StartKind.END):
+            raise click.UsageError(
+                "--group says what is read and from where: `ringlog group reset` sets it elsewhere."
+            )
+        consume_as_group(
+            bootstrap,
+            topic,
+            group,
+            reset="earliest" if start.kind is StartKind.BEGINNING else "latest",
+            count=count,
+            follow=follow is not False,
+            formatter=formatter,
+        )
+        return
     if follow is None:
         follow = start.kind is StartKind.END
     plan = ConsumePlan(topic, start, sorted(set(partitions)), count, follow)

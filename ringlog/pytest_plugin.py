@@ -5,12 +5,14 @@
             assert producer.produce("orders", b"lamp").result(5).offset == 0
 
 One node serves all tests of a run (of a worker, with xdist), since starting one takes most of a second. Each test finds
-it without topics of other tests: what a test creates is deleted when it ends.
+it without topics and groups of other tests: what a test creates is deleted when it ends. A group whose consumers are
+still open then keeps its name, and nothing else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -39,3 +41,6 @@ def ringlog_node(ringlog_session_node: EmbeddedNode) -> Iterator[EmbeddedNode]:
         for name in admin.list_topics():
             if name not in before and not name.startswith("__"):
                 admin.delete_topic(name)
+        for group in admin.list_groups():
+            with suppress(ringlog.errors.GroupNotEmpty):
+                admin.delete_group(group.group_id)

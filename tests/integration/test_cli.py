@@ -57,6 +57,18 @@ def test_a_topic_lives_from_create_to_delete(ringlog_command):
     assert objects(ringlog_command("topic", "list", "--json")) == []
 
 
+def test_a_group_goes_on_where_it_stopped(ringlog_command):
+    ringlog_command("topic", "create", "orders", "--partitions", 2)
+    ringlog_command("produce", "orders", given="".join(f"{n}\n" for n in range(100)))
+    first = ringlog_command("consume", "orders", "--group", "g", "--count", 30).stdout.split()
+    rest = ringlog_command("consume", "orders", "--group", "g", "--exit-at-end").stdout.split()
+    assert (len(first), len(rest)) == (30, 70)
+    assert sorted(map(int, first + rest)) == list(range(100))
+    wrong = ringlog_command("consume", "ordres", "--group", "g", code=ExitCode.REFUSED)
+    assert "orders" in wrong.stderr
+    ringlog_command("consume", "orders", "--group", "g", "--from", "7", code=ExitCode.USAGE)
+
+
 def test_a_group_is_looked_at_set_back_and_deleted(ringlog_command, ringlog_node):
     assert "no groups yet" in ringlog_command("group", "list").stderr
     assert "there is no group" in ringlog_command("group", "describe", "x", code=ExitCode.REFUSED).stderr
