@@ -192,6 +192,8 @@ def test_a_full_disk_refuses_appends_with_a_typed_error_and_goes_on_when_there_i
     world.store.reopen(world.partition, now_ms=world.now_ms)
     assert len(world.values()) == acked
     disk.faults.space_bytes = 100 * MIB
+    world.now_ms += 5_000
+    world.run()  # looks at the disk again
     world.append(b"room again")
     world.settle()
     assert world.log.flushed_offset == acked + 1
