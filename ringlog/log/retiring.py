@@ -69,8 +69,8 @@ def superseded(state: PartitionState, sizes: Mapping[int, int]) -> list[int]:
             done_with = first <= state.log_start_offset
         else:
             within = bisect_right(starts, base) - 1
-            # Only beside the segment that took its place: where that is missing, this may be all there is.
-            replaced = within >= 0 and starts[within] in sizes
+            # Only beside the whole segment that took its place: where that is missing, this may be all there is.
+            replaced = within >= 0 and sizes.get(starts[within]) == state.sealed[within].bytes
             done_with = replaced and starts[within] < base < state.sealed[within].next_offset
         if done_with:
             found.append(base)
