@@ -108,7 +108,7 @@ def test_a_compacted_topic_keeps_the_latest_of_each_key(node):
     assert all(sent[r.offset] == (r.key, r.value) for r in found)
     latest = dict(sent)
     assert {r.key: r.value for r in found} == latest
-    assert len(found) < 60
+    assert len(found) <= len(sent) // 3, "what was waited for, in records"
     directory = Path(node.data_dir) / "latest-0"
     wait_for("the swap of files", lambda: not list(directory.glob("*.clean")), within_s=WITHIN_S)
 
