@@ -10,6 +10,7 @@ has read, it goes on behind that.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Generator
 from functools import partial
 
@@ -228,11 +229,13 @@ class Compaction:
         got = must((yield self._read(segment, file, begin)), f"read {file.path}") if segment.position else 0
         while begin < segment.position:
             self.bytes_moved += got
-            end = min(begin + got, begin + self._window_bytes, segment.position)
+            end = min(begin + self._window_bytes, segment.position)
+            if begin + got < end:
+                # Cut while it was read, by a truncation, or damaged: a reader of it will tell.
+                raise OSError(errno.EIO, f"read {file.path}: it ends at byte {begin + got}, before {end}")
             data = memory[CARRY_BYTES - carry : CARRY_BYTES + end - begin]
             found = scan(data, level="crc")
-            is_last = end == segment.position or end < begin + self._window_bytes
-            if found.fault is not None and (is_last or not found.incomplete):
+            if found.fault is not None and (end == segment.position or not found.incomplete):
                 raise self._corrupt(segment, begin - carry, found.fault)
             if len(found.table) and not visit(data[: found.end], found.table):
                 return
