@@ -7,7 +7,6 @@ import pytest
 from tests.support.amounts import amount
 from tests.support.storm import Storm
 
-
 FOUND = (130, 555)
 """Seeds beyond the first that once found something: files that are cut while compaction reads them."""
 
