@@ -128,15 +128,7 @@ class NextIds(_Record, frozen=True, tag="next_ids"):
 
 
 MetadataRecord = (
-    Topic
-    | Partition
-    | TopicConfig
-    | TopicRemoved
-    | ProducerIds
-    | Identity
-    | NextIds
-    | Broker
-    | BrokerRemoved
+    Topic | Partition | TopicConfig | TopicRemoved | ProducerIds | Identity | NextIds | Broker | BrokerRemoved
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -1,4 +1,4 @@
-"""The smallest scenario: one machine acknowledges numbers once they are flushed. Shows how a process is put into the simulator."""
+"""The smallest scenario, and an example of one: a machine acknowledges numbers once they are flushed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What goes wrong while a simulated cluster works: drawn from the seed, a fault at a time, several at once.
 
-A `Storm` breaks things at random and mends them again; `mend()` ends it. Which kinds it may use is up to the scenario, and
-`down_max` keeps it from taking away more machines at a time than the promise under test allows.
+A `Storm` breaks things at random and mends them again; `mend()` ends it. Which kinds it may use is up to the
+scenario, and `down_max` keeps it from taking away more machines at a time than the promise under test allows.
 """
 
 from __future__ import annotations

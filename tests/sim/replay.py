@@ -1,7 +1,7 @@
 """Seeds: runs a scenario over many of them, and says how to see a failing one again.
 
-    python -m tests.sim quorum --seed 17            # one seed, with the story of its faults
-    python -m tests.sim quorum --seeds 0-999        # many
+python -m tests.sim quorum --seed 17            # one seed, with the story of its faults
+python -m tests.sim quorum --seeds 0-999        # many
 """
 
 from __future__ import annotations
