@@ -131,8 +131,9 @@ def test_points_of_a_state_that_was_lost_never_come_into_force_again():
     world.run()
     world.settle()
     old = [slot.generation for slot in read_slots(world.fake.content(f"{world.path}/{POINT_NAME}"))]
-    world.fake.remove(f"{world.path}/partition.state")
-    after = world.reopened(world.fake.crash(random.Random(1)))
+    disk = world.fake.crash(random.Random(1))
+    disk.remove(f"{world.path}/partition.state")
+    after = world.reopened(disk)
     after.store.truncate(after.partition, 10, now_ms=after.now_ms)
     state, point = state_and_point(after.fake, after.path)
     assert state.generation > max(old) and point is None
