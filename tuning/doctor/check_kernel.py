@@ -101,7 +101,7 @@ def check_open_files(facts: SystemFacts) -> Finding:
         else f"no more than {(limit or 0) // 2:,} connections, and as many partitions in a shard",
         fix=""
         if level is Level.OK
-        else f"prlimit --nofile={OPEN_FILES_WANTED} ringlog start, as root (or in its unit: LimitNOFILE={OPEN_FILES_WANTED})",
+        else f"prlimit --nofile={OPEN_FILES_WANTED} ringlog start (in a unit: LimitNOFILE={OPEN_FILES_WANTED})",
     )
 
 
