@@ -156,7 +156,11 @@ class NodeProcess:
                 os.unlink(path)
 
     def __enter__(self) -> NodeProcess:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.destroy()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
