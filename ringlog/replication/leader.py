@@ -245,5 +245,5 @@ def require_epoch(epoch: int, view: PartitionView) -> None:
         )
     if epoch > view.leader_epoch:
         raise UnknownLeaderEpoch(
-            f"partition id {view.partition}: epoch {epoch} is not known here yet, it is {view.leader_epoch}. Retry later"
+            f"partition id {view.partition}: epoch {epoch} is not known yet, it is {view.leader_epoch}. Retry later"
         )

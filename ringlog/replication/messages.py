@@ -68,7 +68,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True, gc=False):
     nbytes: int = 0
     diverging_epoch: int = -1
     diverging_offset: int = -1
-    """If not −1, the follower's log is no prefix: here `diverging_epoch`, the largest not above its last, ends at this."""
+    """If not −1, the follower's log is no prefix: `diverging_epoch`, the largest not above its last, ends here."""
 
 
 class ReplicaFetched(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -12,9 +12,10 @@ changes nothing. The high watermark outlives roles, but not the process: it is l
 from __future__ import annotations
 
 from ringlog.errors import NotLeader, PartitionOffline, ReplicaHalted
+from ringlog.model import NO_LEADER
 from ringlog.replication.follower import Follower
 from ringlog.replication.leader import Leader
-from ringlog.replication.view import NO_LEADER, PartitionView, ReplicaLog
+from ringlog.replication.view import PartitionView, ReplicaLog
 
 
 class Replica:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-NO_LEADER = -1
-"""In place of a node: no in-sync replica is alive, and the partition has stopped."""
-
 
 class PartitionView(NamedTuple):
     """One partition at one time. Views are ordered by (leader_epoch, partition_epoch): only a later one counts."""

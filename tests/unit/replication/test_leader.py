@@ -168,7 +168,9 @@ def test_a_follower_that_keeps_up_with_a_busy_leader_stays():
         log.append(5, 10)
         log.flush()
         for node in (2, 3):  # each has what there was at its last fetch, and never all
-            fetch(role, log, node, want(end, last_epoch=log.end_of(5).epoch if end > 10 else 4), now_ms=now_ms)
+            fetch(
+                role, log, node, want(end, last_epoch=log.end_of(5).epoch if end > 10 else 4), now_ms=now_ms
+            )
         assert role.propose(log, LAG_MS, now_ms) is None
 
 

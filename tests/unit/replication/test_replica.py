@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ringlog.errors import NotLeader, PartitionOffline, ReplicaHalted
-from ringlog.replication.view import NO_LEADER, PartitionView
+from ringlog.model import NO_LEADER
+from ringlog.replication.view import PartitionView
 from tests.support.replica_world import PARTITION, MemoryLog, Node, fetch, spans
 
 VIEW = PartitionView(PARTITION, 1, 5, 10, (1, 2, 3), (1, 2, 3))
