@@ -176,7 +176,7 @@ def test_an_epoch_that_is_over_is_told_at_once():
 
 
 def test_a_partition_that_cannot_be_served_is_asked_for_again_a_little_later():
-    _, desk, _, fetcher = pair()
+    _, _, _, fetcher = pair()
     first = fetcher.next_fetch(0, ROOM)
     fetcher.take(ReplicaFetched(first.session, 0, False, [Part(1, 9, 1, 0, 0, 0)]))
     fetcher.pause(1, 10)

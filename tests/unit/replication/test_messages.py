@@ -31,7 +31,7 @@ def test_everything_comes_back_as_it_was():
     assert decode_fetched(body) == (FETCHED, len(body) - 3)
 
 
-@pytest.mark.parametrize("cut", range(0, len(encode_fetched(FETCHED)) + 3))
+@pytest.mark.parametrize("cut", range(len(encode_fetched(FETCHED)) + 3))
 def test_an_answer_that_is_cut_anywhere_is_refused(cut):
     with pytest.raises(CorruptFrame):
         decode_fetched((encode_fetched(FETCHED) + b"abc")[:cut])

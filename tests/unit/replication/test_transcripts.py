@@ -1,7 +1,7 @@
 """Golden transcripts: whole stories of a replicated partition, each step with what it leaves behind.
 
-A story is a file of commands and their outcomes. `RINGLOG_UPDATE=1` writes the outcomes anew: read the difference before
-it is committed.
+A story is a file of commands and their outcomes. `RINGLOG_UPDATE=1` writes the outcomes anew: read the difference
+before it is committed.
 """
 
 from __future__ import annotations
