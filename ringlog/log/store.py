@@ -7,6 +7,7 @@ submission, completions are handed out, and what became durable comes back as ev
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from ringlog.disk.api import Disk, WatchingDisk
 from ringlog.disk.memory import aligned
@@ -24,7 +25,7 @@ from ringlog.log.disk_space import DiskSpace
 from ringlog.log.events import Appended, Event, disk_error
 from ringlog.log.flush_schedule import FlushSchedule
 from ringlog.log.housekeeping import Housekeeper
-from ringlog.log.jobs import Dispatcher, run_now
+from ringlog.log.jobs import Dispatcher, Job, run_now
 from ringlog.log.names import partition_dir
 from ringlog.log.owner import Owner, claim_dir
 from ringlog.log.partition import LogStatus, PartitionLog
@@ -466,20 +467,19 @@ class LogStore:
         """Read and wait for it."""
         return run_now(self.disk, self._reader(name).read(offset, bytes_max))
 
-    def find_time(
+    def search(
         self,
         name: TopicPartition,
-        timestamp: int,
+        question: Callable[[Reader], Job[Any]],
         *,
-        done: Callable[[TimedOffset | None], None],
+        done: Callable[[Any], None],
         failed: Callable[[RinglogError | OSError], None],
     ) -> None:
-        """Find the first record at or after a time in the background of run(); exactly one of the two is called,
-        perhaps at once."""
+        """Ask a log's reader in the background of run(); exactly one of the two is called, perhaps at once."""
         if name not in self._readers:
             failed(_not_open(name))
         else:
-            self._dispatcher.spawn(self._readers[name].find_time(timestamp), done, failed)
+            self._dispatcher.spawn(question(self._readers[name]), done, failed)
 
     def find_time_now(self, name: TopicPartition, timestamp: int) -> TimedOffset | None:
         """The first record at or after a time; waits for it."""
