@@ -27,7 +27,6 @@ from spark_bridge.bridge_wire import READ, ReadRequest
 
 HOT_BYTES = 256 * MIB
 _WAIT_MS = 500
-_EXPIRE_S = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +45,6 @@ class Bridge:
         self._hot = HotRanges(hot_bytes)
         self._desk = Desk()
         self._finished: deque[tuple[Place, Future[Piece]]] = deque()
-        self._expired_s = time.monotonic()
 
     @property
     def endpoints(self) -> list[str]:
@@ -71,10 +69,7 @@ class Bridge:
         for client in self._socket.left():
             self._desk.left(client)
             self._readers.release(client)
-        now_s = time.monotonic()
-        if now_s - self._expired_s > _EXPIRE_S:
-            self._expired_s = now_s
-            self._readers.expire(now_s)
+        self._readers.expire(time.monotonic())
 
     # -- questions ---------------------------------------------------------------------------------------------
 

@@ -16,7 +16,8 @@ from spark_bridge.direct import FETCH_BYTES
 READERS_MAX = 64
 """Consumers at a time; each fetches ahead by a few megabytes."""
 IDLE_S = 30.0
-_FETCH_S = 10.0
+_FETCH_S = 5.0
+"""What a range asks for is in the log already: it comes at once, or something is wrong."""
 
 
 class LogReader:
@@ -29,6 +30,7 @@ class LogReader:
         self.at: Place | None = None
         """Where it would read on."""
         self.client = b""
+        """For whom it read last; empty when that one has left."""
         self.busy = False
         self.used_s = time.monotonic()
 
@@ -87,12 +89,15 @@ class Readers:
         return min(idle, key=lambda reader: reader.used_s)
 
     def release(self, client: bytes) -> None:
-        """A client is gone: what was read ahead for it is let go of."""
-        self._close([reader for reader in self._readers if reader.client == client and not reader.busy])
+        """A client is gone: what was read ahead for it is let go of, as soon as it is not being used."""
+        for reader in self._readers:
+            if reader.client == client:
+                reader.client = b""
 
     def expire(self, now_s: float) -> None:
-        """Close those that nobody used for long."""
-        self._close([one for one in self._readers if not one.busy and now_s - one.used_s > IDLE_S])
+        """Close those that nobody needs, or used for long."""
+        idle = [reader for reader in self._readers if not reader.busy]
+        self._close([one for one in idle if not one.client or now_s - one.used_s > IDLE_S])
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from ringlog.limits import MIB
@@ -78,4 +79,4 @@ def divided(part: OffsetRange, points: Sequence[int], pieces: int) -> list[Offse
     else:
         cuts = [part.start + i * part.offsets // pieces for i in range(1, pieces)]
     edges = [part.start, *cuts, part.end]
-    return [OffsetRange(part.topic, part.partition, *edge) for edge in zip(edges, edges[1:], strict=False)]
+    return [OffsetRange(part.topic, part.partition, *edge) for edge in pairwise(edges)]

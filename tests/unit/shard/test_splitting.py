@@ -14,7 +14,9 @@ def world_with_batches(count=60, size=1000):
     world = ShardWorld()
     world.create(1)
     for _ in range(count):
-        world.fill(*[bytes(size)] * 5)
+        world.produce(*[bytes(size)] * 5)  # a batch of five
+    world.settle()
+    world.net.take()
     return world
 
 
