@@ -38,7 +38,8 @@ def places(spark: Any, directory: Any) -> list[tuple[int, int]]:
     path = f"{directory}/rows"
     if not os.path.exists(path):
         return []
-    return sorted((row.partition, row.offset) for row in spark.read.parquet(path).collect())
+    rows = spark.read.schema("partition INT, offset BIGINT").parquet(path)
+    return sorted((row.partition, row.offset) for row in rows.collect())
 
 
 def every_place(node: Any, topic: str) -> list[tuple[int, int]]:
