@@ -160,4 +160,5 @@ class ShardAgent:
             counts, space = self._stats.counts, self._store.space
             counts["memory_free_bytes"] = self._store.memory_free_bytes
             counts["disk_free_bytes"], counts["disk_full"] = space.free_bytes or 0, int(space.is_full)
+            self._stats.partitions.look(now_ms)
             self._stats.show()

@@ -21,6 +21,7 @@ from ringlog.log.batch import BatchInfo, batch_infos
 from ringlog.log.events import Event, Fenced, Progress, StartMoved, disk_error
 from ringlog.log.reading import TimedOffset
 from ringlog.log.store import LogStore
+from ringlog.model import LogEnds, TopicPartition
 from ringlog.net.framing import GROUP_APIS, Acks, Api, Flag
 from ringlog.net.messages import (
     EARLIEST,
@@ -62,7 +63,7 @@ class ShardCore:
         self.hosting = Hosting(shard, store, stats, self._partition_opened, self._partition_gone)
         self.fetches = FetchDesk(store, stats, self.hosting.find, region, first_session)
         self.deletions = DeletionDesk(store, self.hosting)
-        self.groups = GroupDesk(store, self.hosting.image, self.hosting.find)
+        self.groups = GroupDesk(store, self.hosting.image, self.hosting.find, self._ends)
         self._now_ms = 0
         self._now_us = 0
 
@@ -203,6 +204,17 @@ class ShardCore:
             log.status.value,
         )
 
+    def _ends(self, tp: TopicPartition) -> LogEnds | None:
+        """Where the log of any shard begins and ends, from the page that all of them write to."""
+        image = self.hosting.image
+        topic = image.topics.get(tp.topic)
+        if topic is None or tp.partition >= len(topic.partitions):
+            return None
+        partition = topic.partitions[tp.partition]
+        first_shard = self.stats.process - self.hosting.shard
+        areas, at = self.stats.page.areas, first_shard + image.partitions[partition].shard
+        return areas[at].ends(partition) if at < len(areas) else None
+
     # -- the controller ----------------------------------------------------------------------------------------
 
     def take_delta(self, body: memoryview) -> None:
@@ -226,8 +238,10 @@ class ShardCore:
             elif hosted is None or hosted.log is not event.log:
                 continue
             elif isinstance(event, StartMoved):
+                self.stats.partitions.started(hosted.partition, event.offset)
                 self.deletions.moved(hosted, event.offset)
             elif isinstance(event, Progress) and event.durability >= event.log.settings.flush.acks_at:
+                self.stats.partitions.grown(hosted.partition, event.log.readable_offset)
                 if hosted.watchers:
                     self.fetches.grown(hosted, self._now_ms)
                 durability = event.log.settings.flush.acks_at

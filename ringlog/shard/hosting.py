@@ -16,6 +16,7 @@ from ringlog.controller.image import MetadataImage
 from ringlog.controller.topic_config import with_defaults
 from ringlog.errors import DiskFull, PartitionBusy, RinglogError, StaleMetadata
 from ringlog.limits import MIB
+from ringlog.log.ages import history
 from ringlog.log.events import disk_error
 from ringlog.log.owner import Owner
 from ringlog.log.partition import LogStatus, PartitionLog
@@ -211,7 +212,8 @@ class Hosting:
             return
         hosted = HostedPartition(partition, log)
         self.hosted[partition] = self.by_name[name] = hosted
-        self._stats.host(partition, self.shard)
+        ends = log.log_start_offset, log.readable_offset
+        self._stats.partitions.host(partition, self.shard, *ends, history(log, now_ms), now_ms=now_ms)
         self._stats.counts["partitions"] = len(self.hosted)
         self._on_opened(hosted)
 
@@ -231,7 +233,7 @@ class Hosting:
         if found is not None:
             self._forget(found)
             found.acks.refuse_all(StaleMetadata(f"partition {name} is no longer here. Fetch metadata"))
-        self._stats.leave(partition)
+        self._stats.partitions.leave(partition)
         if deleted:
             self._removing.add(partition)
             self.store.remove(
