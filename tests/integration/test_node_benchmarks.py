@@ -17,4 +17,4 @@ def test_the_benchmarks_of_groups_measure_and_disturb_nothing_that_stays(tmp_pat
     results = {result["name"]: result for result in json.loads(out.read_text())["results"]}
     assert list(results) == ["commits", "rebalance"]
     assert all(result["value"] > 0 and result["limit_value"] > 0 for result in results.values())
-    assert results["rebalance"]["extra"]["partitions_that_stay_and_were_disturbed"] == 0
+    assert results["rebalance"]["notes"]["partitions_that_stay_and_were_disturbed"] == 0
