@@ -35,6 +35,7 @@ _NUMBERED: tuple[type[RinglogError], ...] = (
     errors.UnknownGroup,
     errors.GroupNotEmpty,
     errors.CoordinatorLoading,
+    errors.InvalidRecord,
 )
 """In the order of their numbers, from 1 on: new ones are added at the end."""
 

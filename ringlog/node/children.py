@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import cast
 
 from ringlog.config import NodeConfig
+from ringlog.controller.topic_config import node_defaults
 from ringlog.disk.choose import Preference, open_disk
 from ringlog.disk.memory import aligned
 from ringlog.errors import RinglogError
@@ -25,6 +26,7 @@ from ringlog.net.host import host_id
 from ringlog.net.router import RouterAgent, RouterSocket, keep_freed_memory, raise_descriptor_limit
 from ringlog.net.service import NetService, NodeFacts
 from ringlog.node.controller_agent import ControllerAgent
+from ringlog.node.identity import NamesLock
 from ringlog.node.memory import NodeMemory
 from ringlog.node.metadata_log import MetadataLog
 from ringlog.ring.board import Links, ProcessState, Topology
@@ -125,8 +127,11 @@ def _build(setup: ChildSetup, process: int, stopping: Callable[[], bool]) -> Cal
         os.sched_setaffinity(0, {setup.cores[index % len(setup.cores)]})
     memory.regions[index].populate()
     region = memory.region(index)
-    store = LogStore(open_disk(preference), config.data_dir, memory=region)
-    return ShardAgent(process, memory.board, links, store, region, stats, stopping).run
+    store = LogStore(
+        open_disk(preference), config.data_dir, memory=region, names_lock=NamesLock(config.data_dir)
+    )
+    defaults = node_defaults(config.topic_defaults)
+    return ShardAgent(process, memory.board, links, store, region, stats, stopping, defaults).run
 
 
 def _net(
@@ -140,7 +145,12 @@ def _net(
         _, index = topology.role(process)
         endpoints = setup.endpoints[index]
         socket = RouterSocket(endpoints, connections_max=min(config.connections_max, descriptors // 2))
-        facts = NodeFacts(endpoints, host_id(), auto_create=config.auto_create_topics)
+        facts = NodeFacts(
+            endpoints,
+            host_id(),
+            auto_create=config.auto_create_topics,
+            topic_defaults=node_defaults(config.topic_defaults),
+        )
         service = NetService(
             facts,
             stats,

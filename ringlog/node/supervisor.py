@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 
 from ringlog.config import NodeConfig
+from ringlog.controller.topic_config import node_defaults
 from ringlog.disk.choose import open_disk, preload
 from ringlog.errors import NodeFailed
 from ringlog.log.removal import sweep_deleted
@@ -45,6 +46,7 @@ class Supervisor:
     """One node, from its start to its stop."""
 
     def __init__(self, config: NodeConfig) -> None:
+        node_defaults(config.topic_defaults)  # refused now, or every shard would end with it
         self.config = config
         self.topology = Topology(nets=config.nets, shards=config.shard_count)
         self._lock = DataDirLock(config.data_dir)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from ringlog.controller.topic_config import NOTHING
 from ringlog.errors import RingClosed, RingCorrupt, RingStale
 from ringlog.log.store import LogStore
 from ringlog.ring.board import Board, Links, ProcessState, Topology
@@ -36,6 +37,7 @@ class ShardAgent:
         region: memoryview,
         stats: Stats,
         stopping: Callable[[], bool],
+        topic_defaults: Mapping[str, str] = NOTHING,
     ) -> None:
         self._process = process
         self._board = board
@@ -44,7 +46,14 @@ class ShardAgent:
         self._stats = stats
         self._stopping = stopping
         _, shard = board.topology.role(process)
-        self.core = ShardCore(shard, store, stats, region, first_session=secrets.randbelow(2**31) + 1)
+        self.core = ShardCore(
+            shard,
+            store,
+            stats,
+            region,
+            first_session=secrets.randbelow(2**31) + 1,
+            topic_defaults=topic_defaults,
+        )
         self._applied_version = -1
         self._clock = LoopClock(stats)
         self._shown_ms = 0

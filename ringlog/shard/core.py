@@ -5,10 +5,13 @@ The agent gives it drained tables and the log's events; replies go to the outlet
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ringlog.controller.records import decode_delta
+from ringlog.controller.topic_config import NOTHING
 from ringlog.errors import (
     CorruptBatch,
     CorruptFrame,
@@ -47,6 +50,7 @@ from ringlog.shard.deleting import DeletionDesk
 from ringlog.shard.fetching import FetchDesk
 from ringlog.shard.groups import GroupDesk
 from ringlog.shard.hosting import HostedPartition, Hosting
+from ringlog.shard.keys import require_keys
 
 _CODEC_BITS = 0b111
 """All attributes that a client may set: the rest is the broker's, or of transactions."""
@@ -56,11 +60,20 @@ class ShardCore:
     """One shard's partitions, and the desks that serve them."""
 
     def __init__(
-        self, shard: int, store: LogStore, stats: Stats, region: memoryview, *, first_session: int = 1
+        self,
+        shard: int,
+        store: LogStore,
+        stats: Stats,
+        region: memoryview,
+        *,
+        first_session: int = 1,
+        topic_defaults: Mapping[str, str] = NOTHING,
     ) -> None:
         self.store = store
         self.stats = stats
-        self.hosting = Hosting(shard, store, stats, self._partition_opened, self._partition_gone)
+        self.hosting = Hosting(
+            shard, store, stats, self._partition_opened, self._partition_gone, topic_defaults
+        )
         self.fetches = FetchDesk(store, stats, self.hosting.find, region, first_session)
         self.deletions = DeletionDesk(store, self.hosting)
         self.groups = GroupDesk(store, self.hosting.image, self.hosting.find, self._ends)
@@ -141,6 +154,8 @@ class ShardCore:
             if batch.producer_id >= 0 and (batch.producer_epoch < 0 or batch.base_sequence < 0):
                 raise InvalidRequest("a batch with a producer id needs its epoch and sequence, too")
         log = hosted.log
+        if log.settings.compact:
+            require_keys(data, hosted.name)
         appended = self.store.append(hosted.name, data, batches, now_ms=self._now_ms)
         records = appended.last_offset - appended.base_offset + 1
         if not appended.repeated:
