@@ -139,6 +139,7 @@ class ShardWorld:
         partition: int = 1,
         session: int = 7,
         flags: int = 0,
+        due_ms: int = 0,
         outlet: FakeOutlet | None = None,
     ) -> int:
         """Give the shard one frame; its correlation."""
@@ -150,6 +151,7 @@ class ShardWorld:
             correlation=self._correlation,
             session=session,
             flags=flags,
+            deadline_ms=due_ms,
             body_bytes=len(data),
         )
         assert self._writer.write(header + data)
