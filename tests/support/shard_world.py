@@ -117,7 +117,7 @@ class ShardWorld:
         settings = {key.replace("_", "."): value for key, value in config.items()}
         made = [Partition(partition, topic_id, index, 0) for index, partition in enumerate(partitions)]
         self.delta(Topic(topic_id, name, settings), *made)
-        while self.core.hosting.has_to_open:  # on a slow machine a slice of time is not enough
+        while self.core.hosting.has_to_open:  # a slow machine opens fewer at a time
             self.core.hosting.work(self.now_ms)
 
     def configure(self, topic_id: int = 1, **config: str) -> None:
