@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 
-from ringlog.limits import RESERVE_FILE_BYTES_MAX
+from ringlog.limits import BLOCK_BYTES, RESERVE_FILE_BYTES_MAX
 from ringlog.log.disk_space import floor_of, reserve_of, resume_of
 
 RESERVE_NAME = "reserve"
@@ -31,7 +31,7 @@ def wanted_bytes(free_bytes: int, total_bytes: int, have_bytes: int) -> int:
     reserve = reserve_of(total_bytes)
     if free_bytes < floor_of(reserve):
         return 0
-    full = min(reserve // 2, RESERVE_FILE_BYTES_MAX)
+    full = min(reserve // 2, RESERVE_FILE_BYTES_MAX) // BLOCK_BYTES * BLOCK_BYTES
     has_room = free_bytes - max(full - have_bytes, 0) >= resume_of(reserve)
     return full if has_room else have_bytes
 
