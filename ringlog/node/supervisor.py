@@ -25,6 +25,7 @@ from ringlog.node.children import ChildSetup, run_child
 from ringlog.node.identity import DataDirLock, NodeInfo, ProcessInfo
 from ringlog.node.memory import NodeMemory
 from ringlog.node.metrics_server import serve_metrics
+from ringlog.node.reserve import ReserveFile
 from ringlog.ring.board import ProcessState, Topology
 from ringlog.ring.doorbell import Doorbell
 from ringlog.ring.link import create_link
@@ -33,6 +34,8 @@ from ringlog.ring.shm import SharedMemory, sweep
 READY_PATIENCE_S = 60.0
 """How long a start waits: a crash leaves at most half a gigabyte to scan, and a slow disk takes its time."""
 STOP_PATIENCE_S = 20.0
+WATCH_S = 0.25
+"""Between two looks at the disk, while no child dies."""
 RESTART_PAUSE_S = 0.5
 """Between two starts of a process that dies young."""
 YOUNG_S = 2.0
@@ -50,6 +53,7 @@ class Supervisor:
         self.config = config
         self.topology = Topology(nets=config.nets, shards=config.shard_count)
         self._lock = DataDirLock(config.data_dir)
+        self._reserve = ReserveFile(config.data_dir)
         self._pids: dict[int, int] = {}
         """Process number of each living child, by its pid."""
         self._born_s: dict[int, float] = {}
@@ -67,6 +71,7 @@ class Supervisor:
     def run(self, on_ready: Callable[[NodeInfo], None] = lambda info: None) -> int:
         """Run the node until a signal stops it; the exit code."""
         self._lock.take()
+        self._reserve.tick()
         sweep()
         sweep_deleted(open_disk("plain"), self.config.data_dir)
         preload()
@@ -91,7 +96,7 @@ class Supervisor:
             if self.ready:
                 on_ready(self._write_info())
             while not self._stop_asked:
-                self._watch(1.0)
+                self._watch(WATCH_S)
             return 0
         finally:
             self._stop_all()
@@ -215,6 +220,7 @@ class Supervisor:
             self._stop_asked = True
             return
         changed = self._reap()
+        self._reserve.tick()
         now_s = time.monotonic()
         if self._metrics_due_s is not None and self._metrics_due_s <= now_s:
             self._metrics_due_s = None

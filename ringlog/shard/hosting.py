@@ -18,6 +18,7 @@ from ringlog.coordination.catalogue import INTERNAL_PREFIX
 from ringlog.errors import DiskFull, PartitionBusy, RinglogError, StaleMetadata
 from ringlog.limits import MIB
 from ringlog.log.ages import history
+from ringlog.log.disk_space import floor_of, reserve_of
 from ringlog.log.events import disk_error
 from ringlog.log.owner import Owner
 from ringlog.log.partition import LogStatus, PartitionLog
@@ -182,7 +183,7 @@ class Hosting:
         """Open what is to be opened, for a slice of time."""
         if self._retry_at_ms:
             for partition in [p for p, at in self._retry_at_ms.items() if at <= now_ms]:
-                if partition in self.hosted and not self._has_room():
+                if partition in self.hosted and not self._has_room(self._names[partition]):
                     # Opening writes: it would fail, and leave nobody to read from.
                     self._retry_at_ms[partition] = now_ms + REOPEN_MS
                     continue
@@ -239,12 +240,15 @@ class Hosting:
         self._stats.counts["partitions"] = len(self.hosted)
         self._on_opened(hosted)
 
-    def _has_room(self) -> bool:
+    def _has_room(self, name: TopicPartition) -> bool:
         try:
             found = os.statvfs(self.store.root)
         except OSError:
             return True  # opening will tell what is wrong
-        return found.f_bavail * found.f_frsize >= REOPEN_ROOM_BYTES
+        wanted = REOPEN_ROOM_BYTES
+        if name.topic.startswith(INTERNAL_PREFIX):  # what is kept in reserve is for these
+            wanted = min(wanted, floor_of(reserve_of(found.f_blocks * found.f_frsize)))
+        return found.f_bavail * found.f_frsize >= wanted
 
     def _drop(self, partition: int, *, deleted: bool) -> None:
         name = self._names.pop(partition)
