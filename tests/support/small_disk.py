@@ -97,6 +97,21 @@ class Ballast:
             end = file.tell()
             os.posix_fallocate(file.fileno(), end, max(take, 1))
 
+    def fill(self) -> None:
+        """Take all the room, to the last block."""
+        with self._path.open("ab") as file:
+            for step in (1 << 20, 1 << 16, 1 << 12):
+                while self._takes(file.fileno(), step):
+                    continue
+
+    @staticmethod
+    def _takes(fd: int, nbytes: int) -> bool:
+        try:
+            os.posix_fallocate(fd, os.fstat(fd).st_size, nbytes)
+        except OSError:
+            return False
+        return True
+
     def drop(self) -> None:
         """Give all the room back."""
         self._path.unlink()

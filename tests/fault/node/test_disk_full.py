@@ -87,7 +87,7 @@ def test_a_disk_that_others_fill_to_the_end_leaves_the_node_room_for_its_own_wor
             reserve, ballast = disk / "data" / RESERVE_NAME, Ballast(disk)
             assert reserve.stat().st_blocks * 512 >= 5 << 20, "it is allocated, not only long"
             consumer.commit({(TOPIC, 0): 1})
-            ballast.leave(0)
+            ballast.fill()
             wait_for("the reserve to be given up", lambda: reserve.stat().st_size == 0, stretched(5))
             # Commits, metadata and recovery go on; records are refused.
             _retried(lambda: consumer.commit({(TOPIC, 0): 2}))
@@ -105,7 +105,7 @@ def test_a_disk_that_others_fill_to_the_end_leaves_the_node_room_for_its_own_wor
                 wait_for("a refusal", lambda: _refusal(client, partition) == "DISK_FULL", stretched(10))
                 trial.node.stop()
                 trial.node.start()  # on the full disk
-                assert _retried(lambda: consumer.committed([(TOPIC, 0)])[(TOPIC, 0)].offset) == 3
+                assert _retried(lambda: consumer.committed((TOPIC, 0)).offset) == 3
                 ballast.drop()
                 wait_for("produce again", lambda: _refusal(client, partition) is None, stretched(10))
             wait_for("a reserve again", lambda: reserve.stat().st_size >= 5 << 20, stretched(5))
