@@ -7,7 +7,7 @@ from collections.abc import Callable
 from rich.console import Console
 
 from perf.peers.fetch import PeerUnavailable, kafka_jars, nats_binary, python_package, redis_binary
-from perf.peers.settings import CONFLUENT_KAFKA
+from perf.peers.settings import CONFLUENT_KAFKA, HIREDIS
 
 
 def main() -> None:
@@ -18,6 +18,7 @@ def main() -> None:
         "confluent-kafka": lambda: python_package("confluent_kafka", CONFLUENT_KAFKA),
         "nats": nats_binary,
         "redis": redis_binary,
+        "hiredis": lambda: python_package("hiredis", HIREDIS),
     }
     for name, fetch in fetches.items():
         console.print(f"{name:<16}", end="", highlight=False)

