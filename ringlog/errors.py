@@ -175,6 +175,13 @@ class ControllerUnavailable(RinglogError):
     retriable = True
 
 
+class NotController(RinglogError):
+    """This node does not lead the cluster's metadata, or no longer does. Retry: the one that does is asked next."""
+
+    code = "NOT_CONTROLLER"
+    retriable = True
+
+
 class NodeUnavailable(RinglogError):
     """No node answers at this address. Start one with `ringlog start`, or check --bootstrap."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.sim.counter import counter
+from tests.sim.quorum import quorum
 from tests.sim.replay import Scenario
 
-SCENARIOS: dict[str, Scenario] = {"counter": counter}
+SCENARIOS: dict[str, Scenario] = {"counter": counter, "quorum": quorum}
