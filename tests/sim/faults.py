@@ -12,7 +12,19 @@ from tests.sim.machine import Machine
 from tests.sim.network import CALM, ROUGH, Network, Weather
 from tests.sim.scheduler import Scheduler
 
-KINDS = ("kill", "power", "pause", "isolate", "one_way", "chain", "split", "rough", "skew", "slow_disk")
+KINDS = (
+    "kill",
+    "restart",
+    "power",
+    "pause",
+    "isolate",
+    "one_way",
+    "chain",
+    "split",
+    "rough",
+    "skew",
+    "slow_disk",
+)
 SLOW_DISK_MS = (20.0, 400.0)
 FAULT_MS = (20.0, 4000.0)
 """How long one lasts."""
@@ -94,6 +106,14 @@ class Storm:
             self._note(f"kill {machine.node_id}")
             machine.kill()
             self._later(lasts_ms, "start", machine)
+
+    def _restart(self, machine: Machine, lasts_ms: float) -> None:
+        """Some die and are back at once, before what was sent to them has arrived."""
+        for one in self._machines:
+            if self._scheduler.chance(0.5) and self._may_take(one):
+                self._note(f"restart {one.node_id}")
+                one.kill()
+                self._later(self._scheduler.random.uniform(0, 5), "start", one)
 
     def _power(self, machine: Machine, lasts_ms: float) -> None:
         """One loses power, or all do."""

@@ -153,5 +153,8 @@ MUTANTS: tuple[type[QuorumNode], ...] = (
     CommitsOldEpochs,
 )
 
-CAUGHT_BRISKLY = frozenset({ForgetsVote, SendsBeforeFlush, CommitsOldEpochs})
-"""Mutants that need one fault right after another."""
+RESTARTS = ("restart", "rough", "isolate", "restart", "rough", "power")
+STORMS: dict[type[QuorumNode], tuple[str, ...]] = dict.fromkeys(
+    (ForgetsVote, SendsBeforeFlush, CommitsOldEpochs), RESTARTS
+)
+"""Mutants that show only when one fault comes right after another, and in which storms they do."""

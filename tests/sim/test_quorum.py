@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.sim.faults import KINDS
 from tests.sim.quorum import quorum
-from tests.sim.quorum_mutants import CAUGHT_BRISKLY, MUTANTS
+from tests.sim.quorum_mutants import MUTANTS, STORMS
 from tests.sim.quorum_node import QuorumNode
 from tests.sim.replay import first_failing, run_seeds
 from tests.support.amounts import amount
@@ -34,7 +35,7 @@ def test_the_same_seed_is_the_same_run():
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_mutant_is_caught_within_a_thousand_seeds(mutant: type[QuorumNode]):
     def run(seed: int) -> list[str]:
-        return quorum(seed, mutant, brisk=mutant in CAUGHT_BRISKLY)
+        return quorum(seed, mutant, kinds=STORMS.get(mutant, KINDS), brisk=mutant in STORMS)
 
     caught = first_failing(run, range(MUTANT_SEEDS_MAX))
     assert caught is not None, f"{mutant.__doc__} And nobody noticed"
