@@ -42,9 +42,15 @@ def register(image: MetadataImage, request: RegisterBrokerRequest) -> Outcome:
         request.rack,
         request.shards,
     )
-    after = leaders.with_broker(image, broker)
-    lost = known is not None and known.disk_id != request.disk_id
-    changes = leaders.lost_disk(after, request.node_id) if lost else leaders.without(after, request.node_id)
+    replaced = known is not None and known.disk_id != request.disk_id
+
+    def lost(partition: Partition) -> bool:
+        """Whether it may lack what it acknowledged: on another disk, or after a crash where acks do not wait for the
+        disk. A partition of one replica has promised no more than that."""
+        waits = image.topics_by_id[partition.topic_id].config.get("flush", "ack") == "ack"
+        return replaced or (not waits and not request.clean_stop and len(partition.replicas) > 1)
+
+    changes = leaders.without(leaders.with_broker(image, broker), request.node_id, lost)
     moved = _onto_shards(image, changes, broker)
     return Outcome([broker, *changes, *moved], lambda after: RegisterBrokerReply(epoch))
 

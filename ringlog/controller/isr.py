@@ -50,13 +50,14 @@ def _judge(image: MetadataImage, node_id: int, change: IsrChange) -> Partition:
             f"partition {change.partition} is at partition epoch {partition.partition_epoch}, "
             f"not {change.partition_epoch}"
         )
-    members = set(change.isr)
+    members = {member for member, _ in change.isr}
     if node_id not in members or len(members) != len(change.isr) or not members <= set(partition.replicas):
         raise InvalidRequest(
             f"in-sync replicas {change.isr}: use replicas, each once, and the leader with them"
         )
-    for member in members - set(partition.isr):
-        if not leaders.may_lead(image, member):
+    for member, broker_epoch in change.isr:
+        require_broker(image, member, broker_epoch)
+        if member not in partition.isr and not leaders.may_lead(image, member):
             raise PartitionBusy(f"node {member} is fenced, or leaving: it cannot come into sync now")
     isr = tuple(member for member in partition.replicas if member in members)
     return finished(image, leaders.changed(partition, leader=node_id, isr=isr))

@@ -7,7 +7,7 @@ is back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -41,14 +41,19 @@ def changed(partition: Partition, *, leader: int, isr: tuple[int, ...]) -> Parti
     )
 
 
-def without(image: MetadataImage, node_id: int) -> list[MetadataRecord]:
+def without(
+    image: MetadataImage, node_id: int, lost: Callable[[Partition], bool] = lambda partition: False
+) -> list[MetadataRecord]:
     """Changes of all partitions for a node that is fenced in `image`: it leads none, and is in sync with none that
-    another one is in sync with. Where it is the last one, it stays: only it has everything."""
+    another one is in sync with. Where it is the last one, it stays: only it has everything. Where it has `lost` what
+    it had, it does not, and nobody is in sync: such a partition stops, and says so."""
     made: list[MetadataRecord] = []
     for partition in image.partitions.values():
         if node_id not in partition.isr and partition.leader != node_id:
             continue
-        isr = tuple(member for member in partition.isr if member != node_id) or partition.isr
+        isr = tuple(member for member in partition.isr if member != node_id)
+        if not isr and not lost(partition):
+            isr = partition.isr
         leader = partition.leader
         if leader in (node_id, NO_LEADER):
             leader = choose_leader(image, partition, isr)
@@ -80,21 +85,6 @@ def returned(image: MetadataImage, node_id: int) -> list[MetadataRecord]:
             leader = choose_leader(image, partition, partition.isr)
             if leader != NO_LEADER:
                 made.append(changed(partition, leader=leader, isr=partition.isr))
-    return made
-
-
-def lost_disk(image: MetadataImage, node_id: int) -> list[MetadataRecord]:
-    """Changes for a node that came back with another disk, or lost what it had not flushed: it is in sync with nothing.
-    Where it was the last one, nobody is: such a partition stops, and says so."""
-    made: list[MetadataRecord] = []
-    for partition in image.partitions.values():
-        if node_id not in partition.isr:
-            continue
-        isr = tuple(member for member in partition.isr if member != node_id)
-        leader = partition.leader if partition.leader != node_id else NO_LEADER
-        if leader == NO_LEADER:
-            leader = choose_leader(image, partition, isr)
-        made.append(changed(partition, leader=leader, isr=isr))
     return made
 
 

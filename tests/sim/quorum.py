@@ -94,6 +94,11 @@ def quorum(
     return storm.trace
 
 
+def quorum_brisk(seed: int) -> list[str]:
+    """The same with faults eight times as often."""
+    return quorum(seed, brisk=True)
+
+
 def _agreed(machines: list[Machine]) -> bool:
     nodes = [machine.process for machine in machines]
     ends = {(node.raft.log.last_index, node.raft.commit_index, node.raft.flushed_index) for node in nodes}

@@ -59,6 +59,7 @@ class QuorumNode:
     """One incarnation of a voter."""
 
     core: type[Raft] = Raft
+    timing = TIMING
 
     def __init__(self, machine: Machine, voters: tuple[Voter, ...], observer: Observer) -> None:
         self.machine = machine
@@ -71,7 +72,7 @@ class QuorumNode:
         disk_id, restored = self.load(machine, voters)
         self._restore(restored.snapshot)
         me = Voter(machine.node_id, disk_id)
-        self.raft = self.core(me, restored, timing=TIMING, now_ms=machine.now_ms())
+        self.raft = self.core(me, restored, timing=self.timing, now_ms=machine.now_ms())
         self._tick()
 
     # -- disk --------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -167,6 +168,11 @@ def led_by(image: MetadataImage, node_id: int) -> Partition:
     return next(partition for partition in everything(image) if partition.leader == node_id)
 
 
+def members(image: MetadataImage, *node_ids: int) -> list[tuple[int, int]]:
+    """In-sync replicas, each with the epoch of its present life."""
+    return [(n, image.brokers[n].broker_epoch if n in image.brokers else 1) for n in node_ids]
+
+
 def alter(image: MetadataImage, node_id: int, *changes: IsrChange) -> AlterIsrReply:
     request = AlterIsrRequest(node_id, image.brokers[node_id].broker_epoch, list(changes))
     reply = done(image, isr.alter_isr(image, request))
@@ -177,8 +183,8 @@ def alter(image: MetadataImage, node_id: int, *changes: IsrChange) -> AlterIsrRe
 def test_of_two_changes_judged_by_the_same_state_one_is_made():
     image = cluster()
     mine = led_by(image, 2)
-    first = IsrChange(mine.partition, mine.leader_epoch, mine.partition_epoch, [2, 3])
-    second = IsrChange(mine.partition, mine.leader_epoch, mine.partition_epoch, [1, 2])
+    first = IsrChange(mine.partition, mine.leader_epoch, mine.partition_epoch, members(image, 2, 3))
+    second = IsrChange(mine.partition, mine.leader_epoch, mine.partition_epoch, members(image, 1, 2))
     assert alter(image, 2, first).partitions[0].error == 0
     refused = alter(image, 2, second).partitions[0]
     assert refused.error != 0 and set(refused.isr) == {2, 3}
@@ -188,27 +194,53 @@ def test_of_two_changes_judged_by_the_same_state_one_is_made():
 @pytest.mark.parametrize(
     "wrong", [{"leader_epoch": 7}, {"partition_epoch": 7}, {"isr": [1, 3]}, {"isr": [2, 2]}, {"isr": [2, 9]}]
 )
-def test_a_change_that_does_not_fit_changes_nothing(wrong: dict[str, object]):
+def test_a_change_that_does_not_fit_changes_nothing(wrong: dict[str, Any]):
     image = cluster()
     mine = led_by(image, 2)
-    fits = {"leader_epoch": mine.leader_epoch, "partition_epoch": mine.partition_epoch, "isr": [2, 3]}
-    reply = alter(image, 2, IsrChange(mine.partition, **(fits | wrong)))  # type: ignore[arg-type]
+    fits = {
+        "leader_epoch": mine.leader_epoch,
+        "partition_epoch": mine.partition_epoch,
+        "isr": members(image, 2, 3),
+    }
+    if "isr" in wrong:
+        wrong = {"isr": members(image, *wrong["isr"])}
+    reply = alter(image, 2, IsrChange(mine.partition, **(fits | wrong)))
     assert reply.partitions[0].error != 0
     assert image.partitions[mine.partition] == mine
+
+
+def test_a_replica_that_restarted_since_it_fetched_does_not_come_into_sync():
+    image = cluster()
+    mine = led_by(image, 2)
+    former_life = members(image, 2, 3)
+    join(image, 3, "b")
+    now = image.partitions[mine.partition]
+    change = IsrChange(now.partition, now.leader_epoch, now.partition_epoch, former_life)
+    assert alter(image, 2, change).partitions[0].error != 0
+
+
+def test_a_crash_is_forgiven_where_acks_waited_for_the_disk():
+    for flush, in_sync in (("ack", (3,)), ("os", ())):
+        image = cluster()
+        image.topics["t"].config["flush"] = flush
+        for node_id in (1, 2, 3):
+            replay(image, brokers.fence(image, node_id))
+        join(image, 3, "b")
+        assert all(partition.isr == in_sync for partition in everything(image))
 
 
 def test_only_the_leader_may_ask_and_no_fenced_node_comes_into_sync():
     image = cluster()
     mine = led_by(image, 2)
-    change = IsrChange(mine.partition, mine.leader_epoch, mine.partition_epoch, [2, 3])
+    change = IsrChange(mine.partition, mine.leader_epoch, mine.partition_epoch, members(image, 2, 3))
     assert alter(image, 3, change).partitions[0].error != 0
     replay(image, brokers.fence(image, 1))
     now = image.partitions[mine.partition]
-    back = IsrChange(now.partition, now.leader_epoch, now.partition_epoch, [1, 2, 3])
+    back = IsrChange(now.partition, now.leader_epoch, now.partition_epoch, members(image, 1, 2, 3))
     assert alter(image, 2, back).partitions[0].error != 0
     join(image, 1, "b")
     now = image.partitions[mine.partition]
-    back = IsrChange(now.partition, now.leader_epoch, now.partition_epoch, [1, 2, 3])
+    back = IsrChange(now.partition, now.leader_epoch, now.partition_epoch, members(image, 1, 2, 3))
     assert alter(image, 2, back).partitions[0].error == 0
     assert replay(image, leaders.preferred(image)) is None
     assert all(
@@ -244,7 +276,9 @@ def test_a_partition_moves_when_its_new_replicas_are_in_sync():
     alter(
         image,
         moving.leader,
-        IsrChange(moving.partition, moving.leader_epoch, moving.partition_epoch, list(moving.replicas)),
+        IsrChange(
+            moving.partition, moving.leader_epoch, moving.partition_epoch, members(image, *moving.replicas)
+        ),
     )
     (after,) = everything(image)
     assert (
