@@ -177,5 +177,5 @@ SEEN_AT: dict[type[QuorumNode], int] = {
     CommitsWithoutMajority: 3,
     CommitsOldEpochs: 79,
 }
-"""The first seed that caught each of them when it was looked for: tried first, so that a test takes seconds. A change to
-the core or the simulator moves it; then all seeds are tried."""
+"""The first seed that caught each of them when it was looked for: tried first, so that a test takes seconds. A
+change to the core or the simulator moves it; then all seeds are tried."""
