@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from ringlog.controller.image import MetadataImage
-from ringlog.controller.records import NO_LEADER, Broker, MetadataRecord, Partition
+from ringlog.controller.records import Broker, MetadataRecord, Partition
+from ringlog.model import NO_LEADER
 
 
 def may_lead(image: MetadataImage, node_id: int) -> bool:

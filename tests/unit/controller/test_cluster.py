@@ -11,7 +11,6 @@ from ringlog.controller import brokers, isr, leaders
 from ringlog.controller.commands import Outcome, create_topic
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import (
-    NO_LEADER,
     Broker,
     MetadataRecord,
     Partition,
@@ -19,6 +18,7 @@ from ringlog.controller.records import (
     encode_record,
 )
 from ringlog.errors import InvalidRequest, NotEnoughBrokers, PartitionBusy, StaleBroker
+from ringlog.model import NO_LEADER
 from ringlog.net.cluster_messages import (
     AlterIsrReply,
     AlterIsrRequest,
