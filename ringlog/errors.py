@@ -271,6 +271,13 @@ class ClientClosed(RinglogError):
     code = "CLIENT_CLOSED"
 
 
+class EpochMismatch(RinglogError):
+    """A streaming query writes an epoch that is not the one in the log under its number; the message says how to
+    write it all the same."""
+
+    code = "EPOCH_MISMATCH"
+
+
 class NodeRunning(RinglogError):
     """Another process holds the data directory; the message says which."""
 
