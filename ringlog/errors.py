@@ -69,6 +69,12 @@ class OffsetOutOfRange(RinglogError):
     code = "OFFSET_OUT_OF_RANGE"
 
 
+class DataLoss(RinglogError):
+    """Records that were asked for are no longer, or not, in the log; the message names the range."""
+
+    code = "DATA_LOSS"
+
+
 class PartitionFenced(RinglogError):
     """A disk error made the partition's memory and its file differ: it takes no appends until it is reopened."""
 
