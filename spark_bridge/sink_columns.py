@@ -83,13 +83,13 @@ def _places(batch: Any, topic: str | None) -> tuple[Any, list[tuple[str, int | N
         column = batch.column("partition")
         lowest = pc.min(column).as_py()
         if lowest is not None and lowest < 0:
-            raise InvalidRequest(f"partition {lowest} is none: they begin at 0, and null leaves it to the key")
+            raise InvalidRequest(
+                f"partition {lowest} is none: they begin at 0, and null leaves it to the key"
+            )
         numbers = pc.fill_null(column, _ANY).to_numpy(zero_copy_only=False)
         found, partition_codes = np.unique(numbers, return_inverse=True)
         partitions = found.tolist()
-    places = [
-        (name, None if partition == _ANY else partition) for name in topics for partition in partitions
-    ]
+    places = [(name, None if partition == _ANY else partition) for name in topics for partition in partitions]
     return topic_codes * len(partitions) + partition_codes, places
 
 

@@ -186,7 +186,11 @@ class GroupAdmin:
         except UnknownGroup:
             return {}
         reply = self._connection.call(
-            Api.OFFSET_FETCH, OffsetFetchRequest(group_id), OffsetFetchReply, partition=home, timeout_s=timeout_s
+            Api.OFFSET_FETCH,
+            OffsetFetchRequest(group_id),
+            OffsetFetchReply,
+            partition=home,
+            timeout_s=timeout_s,
         )
         return {
             TopicPartition(row.topic, row.partition): OffsetAndMetadata(row.offset, row.metadata)
