@@ -32,9 +32,10 @@ check: $(VENV)/.dev ## formatting, lint, types, import contracts, C++ warnings: 
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_native.py
 
-bench: $(VENV)/.test ## every figure beside its limit, measured in one run
+bench: $(VENV)/.spark ## every figure beside its limit, measured in one run
 	$(BIN)/python -m perf micro
 	$(BIN)/python -m perf node
+	$(BIN)/python -m perf spark
 
 fuzz: $(VENV)/.test ## the fuzz targets of every native parser; RUNS=… inputs each
 	$(BIN)/python tests/fuzz/run.py --runs $(RUNS)
