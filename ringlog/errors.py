@@ -166,6 +166,53 @@ class StaleMetadata(RinglogError):
     retriable = True
 
 
+class NotLeader(StaleMetadata):
+    """Another node leads the partition, or none does yet. Fetch metadata, then retry there."""
+
+    code = "NOT_LEADER"
+
+
+class PartitionOffline(RinglogError):
+    """The last in-sync replica of the partition is lost, and no other one is sure to have every record. Start its
+    node again."""
+
+    code = "PARTITION_OFFLINE"
+    retriable = True
+
+
+class NotEnoughReplicas(RinglogError):
+    """Fewer replicas are in sync than min.insync.replicas asks for. Retry when one is back."""
+
+    code = "NOT_ENOUGH_REPLICAS"
+    retriable = True
+
+
+class OffsetNotAvailable(RinglogError):
+    """A new leader does not know yet how far the log is committed. Retry after a pause."""
+
+    code = "OFFSET_NOT_AVAILABLE"
+    retriable = True
+
+
+class FencedLeaderEpoch(RinglogError):
+    """The message is of a leader epoch that is over. Follow the metadata."""
+
+    code = "FENCED_LEADER_EPOCH"
+
+
+class UnknownLeaderEpoch(RinglogError):
+    """The message is of a leader epoch that this node has not heard of yet. Retry after a pause."""
+
+    code = "UNKNOWN_LEADER_EPOCH"
+    retriable = True
+
+
+class ReplicaHalted(RinglogError):
+    """A replica and its leader differ in records that were committed. Neither may be cut: compare them first."""
+
+    code = "REPLICA_HALTED"
+
+
 class ShardUnavailable(RinglogError):
     """The process that serves the partition died and is being restarted. What it had not answered may be in the
     log or not: retry."""
