@@ -11,6 +11,7 @@ from perf.node.scale import QUICK
 from perf.node.setting import NodeBench, chunk_of, send_all
 from perf.spark.scale import SparkScale
 from ringlog.client.producer import Producer
+from ringlog.node.embedded import EmbeddedNode
 
 CORES = 2
 PARTITIONS = 4
@@ -41,8 +42,8 @@ class SparkBench(NamedTuple):
         return self.scale.records / (time.perf_counter() - began) / 1e6
 
 
-def node_bench(scale: SparkScale, node: Any, directory: str) -> NodeBench:
-    """What the node's own benchmarks use, for topics and records."""
+def node_bench(node: EmbeddedNode, directory: str) -> NodeBench:
+    """What makes and drops topics in the node's own benchmarks; its amounts are not used here."""
     return NodeBench(QUICK, node, directory)
 
 
