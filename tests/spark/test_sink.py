@@ -74,15 +74,16 @@ def test_what_was_written_is_read_back_by_the_source(spark, orders):
 
 
 def test_records_of_0_bytes_and_of_10_mb_arrive(spark, orders):
-    frame = spark.createDataFrame([("", 0), ("x", 1)], "value string, n int")
-    write(
-        frame.select(F.when(F.col("n") == 1, F.repeat("value", 10_000_000)).otherwise("").alias("value")),
-        orders,
-    )
-    assert sorted(len(value) for value in read_topic(orders, "orders")["value"].to_pylist()) == [
-        0,
-        10_000_000,
-    ]
+    lengths = spark.createDataFrame([(0,), (10_000_000,)], "length int")
+    write(lengths.select(F.expr("repeat('x', length) AS value")), orders, compressionType="zstd")
+    values = read_topic(orders, "orders")["value"].to_pylist()
+    assert sorted(values) == [b"", b"x" * 10_000_000]
+
+
+def test_a_record_that_no_frame_holds_fails_at_once_and_says_what_helps(spark, orders):
+    frame = spark.range(1).selectExpr("repeat('x', 10000000) AS value")
+    with pytest.raises(PySparkException, match="set compression_type"):
+        write(frame, orders)
 
 
 def test_a_shard_killed_in_mid_write_loses_and_repeats_nothing(spark, tmp_path):
