@@ -8,6 +8,7 @@ import msgspec
 
 from ringlog.errors import CorruptFrame
 from ringlog.limits import DELTA_RECORDS_MAX
+from ringlog.model import NO_LEADER
 
 
 class _Record(msgspec.Struct, array_like=True, frozen=True, tag=True, gc=False):
@@ -20,9 +21,6 @@ class Topic(_Record, frozen=True, tag="topic"):
     topic_id: int
     name: str
     config: dict[str, str]
-
-
-NO_LEADER = -1
 
 
 class Partition(_Record, frozen=True, tag="partition"):
@@ -45,7 +43,8 @@ class Partition(_Record, frozen=True, tag="partition"):
     """The shard that serves it on each of `replicas`, in the same order."""
     leader: int = NO_LEADER
     isr: tuple[int, ...] = ()
-    """The replicas that have all that is committed. Never empty: without a leader it says who may lead again."""
+    """The replicas that have all that is committed. Without a leader it says who may lead again; empty, nobody
+    may: the last one lost its disk."""
     adding: tuple[int, ...] = ()
     """Of a reassignment: replicas that are to stay, and were not there before."""
     removing: tuple[int, ...] = ()

@@ -16,12 +16,13 @@ import cli
 import perf
 import ringlog
 import tests.support
+import tuning
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def modules():
-    for package in (ringlog, cli, perf, tests.support):
+    for package in (ringlog, cli, perf, tuning, tests.support):
         for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             if not found.name.endswith(("._kernel", "__main__")):
                 yield found.name

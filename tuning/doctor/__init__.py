@@ -1,0 +1,1 @@
+"""What ringlog needs from a machine, and what costs it speed there."""

@@ -1,0 +1,1 @@
+"""Measures what a machine can do."""
