@@ -30,6 +30,8 @@ WRITE_BYTES_TARGET = 2 * MIB
 WRITE_BYTES_MAX = WRITE_BYTES_TARGET + BATCH_BYTES_MAX + 2 * BLOCK_BYTES
 """No single write reaches further, so a whole batch found beyond a bad one by more than this proves
 corruption and not a torn write."""
+GROUP_BYTES_MIN = 64 * KIB
+"""A node may be told to let groups stop growing earlier, but not below this."""
 PENDING_BYTES_PER_PARTITION_MAX = 48 * MIB
 """Received and not yet written, per partition; past it an append is refused, retriably."""
 
@@ -133,6 +135,8 @@ OFFSETS_PARTITIONS = 50
 """Partitions of the offsets topic. Never changes: a group's place is its name's hash modulo this."""
 
 # A node.
+SPIN_US_MAX = 10_000
+"""How long a process may go on looking for work before it sleeps."""
 TOPICS_MAX = 10_000
 PARTITIONS_MAX = 50_000
 PARTITIONS_PER_TOPIC_MAX = 10_000
@@ -149,7 +153,7 @@ assert CONTROL_BODY_BYTES_MAX + DELTA_RECORDS_MAX * KIB // 2 <= CONTROL_RING_BYT
 assert FETCH_PARTITIONS_MAX * 64 < REPLY_RING_BYTES // 4
 assert GROUP_REPLY_BYTES_MAX < REPLY_RING_BYTES // 4 - 64
 assert 3 * HEARTBEAT_WAIT_MS_MAX < SESSION_TIMEOUT_MS_DEFAULT
-assert WRITE_BYTES_TARGET <= WRITE_BYTES_MAX
+assert GROUP_BYTES_MIN <= WRITE_BYTES_TARGET <= WRITE_BYTES_MAX
 assert WRITE_BYTES_MAX < PENDING_BYTES_PER_PARTITION_MAX < TAIL_BYTES_PER_SHARD
 assert 3 * CHECKPOINT_BYTES < UNCHECKPOINTED_BYTES_PER_SHARD
 assert BATCH_BYTES_MAX < SEGMENT_BYTES_MAX

@@ -163,13 +163,19 @@ class RouterAgent:
         open_socket: Callable[[], tuple[RouterSocket, NetService]],
         stats: Stats,
         stopping: Callable[[], bool],
+        *,
+        spin_us: int = 0,
     ) -> None:
+        """`spin_us`: how long it looks for more to do before it sleeps."""
         self._process = process
         self._board = board
         self._links = links
         self._regions = regions
         self._stats = stats
         self._stopping = stopping
+        self._spin_us = spin_us
+        self._busy_us = 0
+        """When there was last something to do."""
         self._socket, self.service = open_socket()
         self._poller = zmq.Poller()
         self._poller.register(self._socket.socket, zmq.POLLIN)
@@ -213,7 +219,11 @@ class RouterAgent:
         self._report_deaths()
         if service.has_image and self._board.state(self._process) is not ProcessState.READY:
             self._board.set_state(self._process, ProcessState.READY)
-        if not busy:
+        if busy:
+            self._busy_us = now_us
+        elif now_us - self._busy_us < self._spin_us:
+            self._poll(0)
+        else:
             self._sleep((DEPARTED_WAIT_MS if self._departed.watching else IDLE_WAIT_MS) if room else 1)
 
     def _sleep(self, wait_ms: int) -> None:
@@ -221,12 +231,15 @@ class RouterAgent:
         if not self._links.announce_wait():
             wait_ms = 0
         self._clock.rest(time.monotonic_ns() // 1000)
+        self._poll(wait_ms)
+        self._links.end_wait()
+
+    def _poll(self, wait_ms: int) -> None:
         for source, _ in self._poller.poll(wait_ms):
             if source is self._socket.socket:
                 self._has_messages = True
             elif source is self._socket.monitor:
                 self._follow_connections()
-        self._links.end_wait()
 
     def _receive(self) -> bool:
         socket, connections = self._socket.socket, self._socket.connections

@@ -36,13 +36,19 @@ class ShardAgent:
         region: memoryview,
         stats: Stats,
         stopping: Callable[[], bool],
+        *,
+        spin_us: int = 0,
     ) -> None:
+        """`spin_us`: how long it looks for more to do before it sleeps."""
         self._process = process
         self._board = board
         self._links = links
         self._store = store
         self._stats = stats
         self._stopping = stopping
+        self._spin_us = spin_us
+        self._busy_us = 0
+        """When there was last something to do."""
         _, shard = board.topology.role(process)
         self.core = ShardCore(shard, store, stats, region, first_session=secrets.randbelow(2**31) + 1)
         self._applied_version = -1
@@ -69,14 +75,17 @@ class ShardAgent:
         busy = self._take_requests()
         core.groups.work(now_ms)
         # What came in is on its way to the device before anything else is looked after.
-        core.progress(self._store.run(now_ms=now_ms, wait_s=0.0))
+        events = self._store.run(now_ms=now_ms, wait_s=0.0)
+        core.progress(events)
         busy = self._take_deltas() or busy
         core.hosting.work(now_ms)
         self._report_applied()
         core.fetches.expire(now_ms)
         room = self._links.pump()
         self._show(now_ms)
-        if not busy:
+        if busy or events:
+            self._busy_us = now_us
+        if not busy and now_us - self._busy_us >= self._spin_us:
             self._sleep(now_ms, room)
 
     def _sleep(self, now_ms: int, room: bool) -> None:
@@ -102,6 +111,8 @@ class ShardAgent:
         self.core.at(now_ms=self._started_ms + woken_us // 1000, now_us=woken_us)
         self.core.progress(events)
         self._links.end_wait()
+        if events:
+            self._busy_us = woken_us
 
     def _take_requests(self) -> bool:
         busy = False
