@@ -22,6 +22,7 @@ from ringlog.limits import (
     DISK_RING_ENTRIES,
     GROUP_BYTES_MIN,
     MIB,
+    NETS_MAX,
     PARTITIONS_PER_TOPIC_MAX,
     PREALLOCATE_BYTES_MAX,
     PREALLOCATE_BYTES_MIN,
@@ -77,7 +78,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _require("shards", self.shards, 0, SHARDS_MAX)
-        _require("nets", self.nets, 1, 16)
+        _require("nets", self.nets, 1, NETS_MAX)
         _require("tail_bytes_per_shard", self.tail_bytes_per_shard, 16 * MIB, 64 * 1024 * MIB)
         _require("default_partitions", self.default_partitions, 1, PARTITIONS_PER_TOPIC_MAX)
         _require("connections_max", self.connections_max, 1, 1_000_000)

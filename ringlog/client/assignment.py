@@ -108,7 +108,7 @@ class Assignment:
         return None
 
     def advance(self, assigned: Assigned, position: int) -> bool:
-        """The poller took what lies below a position. True: there is room to fetch more."""
+        """The poller took what lies below a position. True: something may be asked for that could not before."""
         chunk = assigned.chunks[0]
         assigned.position = position
         if position < chunk.next_offset:
@@ -120,11 +120,12 @@ class Assignment:
         self._leave_queue()
         self.enqueue(assigned)
         self.sated.discard(assigned)
-        if was_full and not self.full:
+        made_room = was_full and not self.full
+        if made_room:
             self._hunger()
         if not assigned.in_flight:
             self.waiting[assigned] = None
-        return True
+        return made_room or not assigned.in_flight
 
     def refetch(self, assigned: Assigned, now_s: float) -> None:
         """What was fetched is not what it should be: drop it, and ask again from the poller's position."""

@@ -165,7 +165,8 @@ class Loop:
         self._woken = False
         for change in self._dealer.changes():
             self._changed(change, now_s)
-        self._receive(now_s)
+        if self._dealer.has_frames:
+            self._receive(now_s)
         self._expire(now_s)
         next_s = self._next_tick_s(now_s)
         self._flush(now_s)
@@ -174,12 +175,11 @@ class Loop:
                 next_s = at_s if next_s is None else min(next_s, at_s)
         self._sleeping = True
         idle = not self._woken and not self._stopping
-        self._sockets.wait((None if next_s is None else max(0.0, next_s - time.monotonic())) if idle else 0)
+        wait_s = (None if next_s is None else max(0.0, next_s - time.monotonic())) if idle else 0.0
+        woken = self._sockets.wait(wait_s)
         self._sleeping = False
-        try:
+        if woken:
             os.eventfd_read(self._wake_fd)
-        except BlockingIOError:
-            return
 
     def _next_tick_s(self, now_s: float) -> float | None:
         soonest: float | None = None

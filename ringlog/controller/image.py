@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ringlog.controller.records import (
+    Broker,
+    BrokerRemoved,
     Delta,
     Identity,
     MetadataRecord,
@@ -43,6 +45,8 @@ class MetadataImage:
         self.topics: dict[str, TopicState] = {}
         self.topics_by_id: dict[int, TopicState] = {}
         self.partitions: dict[int, Partition] = {}
+        self.brokers: dict[int, Broker] = {}
+        self.next_broker_epoch = 1
         self.next_topic_id = 1
         self.next_partition = 1
         self.next_producer_id = 0
@@ -93,10 +97,16 @@ class MetadataImage:
                 self.next_partition = max(self.next_partition, record.partition)
             case Identity():
                 self.cluster_id, self.node_id = record.cluster_id, record.node_id
+            case Broker():
+                self.brokers[record.node_id] = record
+                self.next_broker_epoch = max(self.next_broker_epoch, record.broker_epoch + 1)
+            case BrokerRemoved():
+                self.brokers.pop(record.node_id, None)
 
     def records(self) -> list[MetadataRecord]:
         """Records that make this image from nothing."""
         made: list[MetadataRecord] = [Identity(self.cluster_id, self.node_id)] if self.cluster_id else []
+        made += self.brokers.values()
         for topic in self.topics.values():
             made.append(Topic(topic.topic_id, topic.name, topic.config))
             made += [self.partitions[partition] for partition in topic.partitions]

@@ -22,14 +22,76 @@ class Topic(_Record, frozen=True, tag="topic"):
     config: dict[str, str]
 
 
+NO_LEADER = -1
+
+
 class Partition(_Record, frozen=True, tag="partition"):
-    """A partition came to be, or moved to another shard. `partition` is its id in frames: given once, never again."""
+    """A partition came to be, or changed. `partition` is its id in frames: given once, never again.
+
+    A node on its own leaves everything behind `leader_epoch` at its default: it leads all that it has.
+    """
 
     partition: int
     topic_id: int
     index: int
     shard: int
     leader_epoch: int = 0
+    """Grows with every change of the leader, also to none: who speaks with a lower one is not heard."""
+    partition_epoch: int = 0
+    """Grows with every change of the fields below: changes of the in-sync replicas are compared with it."""
+    replicas: tuple[int, ...] = ()
+    """Ids of the nodes that keep it; the first one is preferred as leader. Empty: the only node there is."""
+    shards: tuple[int, ...] = ()
+    """The shard that serves it on each of `replicas`, in the same order."""
+    leader: int = NO_LEADER
+    isr: tuple[int, ...] = ()
+    """The replicas that have all that is committed. Never empty: without a leader it says who may lead again."""
+    adding: tuple[int, ...] = ()
+    """Of a reassignment: replicas that are to stay, and were not there before."""
+    removing: tuple[int, ...] = ()
+    """Of a reassignment: replicas that go when the new ones are in sync."""
+
+    def shard_on(self, node_id: int) -> int | None:
+        """The shard that serves this partition on a node; None where it has no replica.
+
+        >>> Partition(1, 1, 0, 0, replicas=(3, 1), shards=(2, 5)).shard_on(1)
+        5
+        """
+        if not self.replicas:
+            return self.shard
+        return self.shards[self.replicas.index(node_id)] if node_id in self.replicas else None
+
+    def leader_on(self, only_node: int) -> int:
+        """The node that leads; the only one there is, when nobody replicates."""
+        return self.leader if self.replicas else only_node
+
+
+class Broker(_Record, frozen=True, tag="broker"):
+    """A node registered, or what is known of it changed."""
+
+    node_id: int
+    broker_epoch: int
+    """Given by the controller at every registration: what an earlier life of the node says is not heard."""
+    incarnation: str
+    """Chosen by the node at its start: a registration that is sent twice is one."""
+    disk_id: str
+    """Of the disk that it keeps its partitions on: another one means that it has nothing."""
+    endpoints: tuple[str, ...]
+    """Where clients reach it."""
+    peer_endpoint: str
+    """Where other nodes reach it."""
+    rack: str = ""
+    shards: int = 1
+    fenced: bool = True
+    """It may not lead, nor be in sync: it is silent, or has not caught up with the metadata."""
+    leaving: bool = False
+    """It is shutting down, and asked for its leaderships to be moved."""
+
+
+class BrokerRemoved(_Record, frozen=True, tag="broker_removed"):
+    """A node was taken out of the cluster for good."""
+
+    node_id: int
 
 
 class TopicConfig(_Record, frozen=True, tag="config"):
@@ -65,7 +127,9 @@ class NextIds(_Record, frozen=True, tag="next_ids"):
     partition: int
 
 
-MetadataRecord = Topic | Partition | TopicConfig | TopicRemoved | ProducerIds | Identity | NextIds
+MetadataRecord = (
+    Topic | Partition | TopicConfig | TopicRemoved | ProducerIds | Identity | NextIds | Broker | BrokerRemoved
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _one: msgspec.msgpack.Decoder[MetadataRecord] = msgspec.msgpack.Decoder(MetadataRecord)

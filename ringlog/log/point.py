@@ -73,6 +73,15 @@ def newest_point(data: bytes, state: PartitionState) -> MovedPoint | None:
     return max(found, key=lambda point: point.number, default=None)
 
 
+def last_generation(data: bytes) -> int:
+    """The highest generation that a readable slot belongs to, 0 when there is none.
+
+    A partition that lost its state must count on from here: should it come to a generation that a slot of its old
+    life has, that slot would be in force again.
+    """
+    return max((slot.generation for slot in read_slots(data) if isinstance(slot, MovedPoint)), default=0)
+
+
 def read_slots(data: bytes) -> list[MovedPoint | CorruptFile]:
     """What each slot that was ever written holds, or why it cannot be read."""
     slots: list[MovedPoint | CorruptFile] = []

@@ -21,6 +21,9 @@ class ReadyLogs:
         self._depth = depth
         self._logs: dict[TopicPartition, PartitionLog] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._logs)
+
     def mark(self, log: PartitionLog) -> None:
         """Have it pumped in the next cycle."""
         self._logs[log.name] = log

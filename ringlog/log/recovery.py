@@ -40,7 +40,7 @@ from ringlog.log.names import (
     offset_name,
     parse_offset_name,
 )
-from ringlog.log.point import MovedPoint, newest_point, with_point
+from ringlog.log.point import MovedPoint, last_generation, newest_point, with_point
 from ringlog.log.producer_replay import SegmentPart, producers_at
 from ringlog.log.producers import ProducerTable
 from ringlog.log.replay import replay_epochs, replay_index, replay_producers
@@ -143,7 +143,9 @@ class Recovery:
             start = max(state.log_start_offset if state else 0, segments[0].base_offset)
             # A start among records that were not flushed yet is lost with them.
             start = min(start, segments[-1].next_offset)
-        generation = state.generation if state is not None else 0
+        generation = (
+            state.generation if state is not None else last_generation((yield from self._read_points()))
+        )
         return Recovered(
             segments,
             start,
@@ -199,11 +201,12 @@ class Recovery:
 
     def _move_state(self, state: PartitionState) -> Job[PartitionState]:
         """The state with its recovery point where checkpoints have moved it since."""
-        path = f"{self._path}/{POINT_NAME}"
-        if not self._disk.exists(path):
-            return state
-        self._point = newest_point((yield from read_file(self._disk, path)), state)
+        self._point = newest_point((yield from self._read_points()), state)
         return state if self._point is None else with_point(state, self._point)
+
+    def _read_points(self) -> Job[bytes]:
+        path = f"{self._path}/{POINT_NAME}"
+        return (yield from read_file(self._disk, path)) if self._disk.exists(path) else b""
 
     def _set_aside(self, name: str, why: str) -> None:
         """A file that cannot be used is renamed, never deleted."""

@@ -335,6 +335,12 @@ class LogStore:
         self._events.clear()
         return events
 
+    def push(self, now_ms: int) -> None:
+        """Put what was appended on its way to the device, ahead of the next run()."""
+        if self._ready:
+            self._ready.pump(now_ms)
+            self.disk.submit()
+
     def watch(self, fd: int, then: Callable[[int], None]) -> None:
         """Let run() wait for a descriptor too, on a disk that can: `then` is called whenever it is readable."""
         assert isinstance(self.disk, WatchingDisk)

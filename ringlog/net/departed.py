@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 WATCH_US = 2_000_000
+LOOK_US = 10_000
+"""Between two looks: each reads a file for every process."""
 
 
 def is_alive(pid: int) -> bool:
@@ -31,13 +33,14 @@ class Departed:
     >>> departed = Departed(alive=lambda pid: pid == 1)
     >>> departed.add(session=7, pid=1, now_us=0), departed.add(session=8, pid=2, now_us=0)
     (None, None)
-    >>> departed.dead(now_us=1), departed.watching, departed.dead(now_us=WATCH_US), departed.watching
+    >>> departed.dead(now_us=LOOK_US), departed.watching, departed.dead(now_us=WATCH_US), departed.watching
     ([8], True, [], False)
     """
 
     def __init__(self, alive: Callable[[int], bool] = is_alive) -> None:
         self._alive = alive
         self._watched: list[tuple[int, int, int]] = []
+        self._look_us = 0
 
     @property
     def watching(self) -> bool:
@@ -49,6 +52,9 @@ class Departed:
 
     def dead(self, now_us: int) -> list[int]:
         """Sessions whose processes are found dead. Those that live on are forgotten after a while."""
+        if now_us < self._look_us:
+            return []
+        self._look_us = now_us + LOOK_US
         dead = [session for session, pid, _ in self._watched if not self._alive(pid)]
         self._watched = [one for one in self._watched if one[0] not in dead and one[2] > now_us]
         return dead

@@ -47,8 +47,7 @@ class ShardAgent:
         self._stats = stats
         self._stopping = stopping
         self._spin_us = spin_us
-        self._busy_us = 0
-        """When there was last something to do."""
+        self._spins_until_us = 0
         _, shard = board.topology.role(process)
         self.core = ShardCore(shard, store, stats, region, first_session=secrets.randbelow(2**31) + 1)
         self._applied_version = -1
@@ -72,27 +71,24 @@ class ShardAgent:
         core.at(now_ms=now_ms, now_us=now_us)
         self._clock.work(now_us)
         self._follow_links()
-        busy = self._take_requests()
+        self._take_requests(now_us)
         core.groups.work(now_ms)
         # What came in is on its way to the device before anything else is looked after.
-        events = self._store.run(now_ms=now_ms, wait_s=0.0)
-        core.progress(events)
-        busy = self._take_deltas() or busy
+        self._store.push(now_ms)
+        news = self._take_deltas()
         core.hosting.work(now_ms)
         self._report_applied()
         core.fetches.expire(now_ms)
         room = self._links.pump()
         self._show(now_ms)
-        if busy or events:
-            self._busy_us = now_us
-        if not busy and now_us - self._busy_us >= self._spin_us:
-            self._sleep(now_ms, room)
+        stays_awake = news or now_us < self._spins_until_us
+        self._run_disk(now_ms, 0.0 if stays_awake else self._patience_s(now_ms, room))
 
-    def _sleep(self, now_ms: int, room: bool) -> None:
-        """Wait for the disk or a doorbell."""
+    def _patience_s(self, now_ms: int, room: bool) -> float:
+        """How long nothing is due. Not at all while a ring has something: it is asked, rather than looked at in a pass
+        that mostly finds nothing."""
         if not self._links.announce_wait():
-            self._links.end_wait()
-            return
+            return 0.0
         wait_s = IDLE_WAIT_S if room else FULL_RING_WAIT_S
         core = self.core
         for due_ms in (
@@ -103,32 +99,33 @@ class ShardAgent:
         ):
             if due_ms is not None:
                 wait_s = min(wait_s, max(0.0, (due_ms - now_ms) / 1000))
-        if self.core.hosting.has_to_open:
-            wait_s = 0.0
-        self._clock.rest(time.monotonic_ns() // 1000)
+        return 0.0 if self.core.hosting.has_to_open else wait_s
+
+    def _run_disk(self, now_ms: int, wait_s: float) -> None:
+        """Let the log work, and wait for the disk or a doorbell."""
+        if wait_s:
+            self._clock.rest(time.monotonic_ns() // 1000)
         events = self._store.run(now_ms=now_ms, wait_s=wait_s)
         woken_us = time.monotonic_ns() // 1000
         self.core.at(now_ms=self._started_ms + woken_us // 1000, now_us=woken_us)
         self.core.progress(events)
         self._links.end_wait()
         if events:
-            self._busy_us = woken_us
+            self._spins_until_us = woken_us + self._spin_us
 
-    def _take_requests(self) -> bool:
-        busy = False
+    def _take_requests(self, now_us: int) -> None:
         for peer, end in self._links.ends.items():
             try:
                 if peer == Topology.CONTROLLER:
                     continue
                 table = end.reader.drain()
                 if len(table.rows):
-                    busy = True
+                    self._spins_until_us = now_us + self._spin_us
                     self._stats.counts["requests"] += len(table.rows)
                     self.core.take(end, table.rows, end.reader.memory)
                 end.reader.release()
             except (RingStale, RingClosed, RingCorrupt):
                 continue  # its process is gone or mad: the supervisor will make a new one
-        return busy
 
     def _take_deltas(self) -> bool:
         end = self._links.ends.get(Topology.CONTROLLER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from ringlog.limits import NETS_MAX, SHARDS_MAX
 from tuning.advice.curves import write_latency_us, write_rate
 from tuning.advice.setting import Policy, Setting
 from tuning.doctor.facts import Core, SystemFacts
@@ -44,7 +45,7 @@ def _nets(cores: int, measured: Measured, policy: Policy) -> Setting:
     if policy is Policy.LAPTOP or cores < NETS_MIN_CORES or not wire or not disk:
         return Setting("nets", 1, f"{cores} cores: one network process is enough for them")
     one = wire * NET_SHARE
-    wanted = max(1, min(math.ceil(disk / one), cores // 4))
+    wanted = max(1, min(math.ceil(disk / one), cores // 4, NETS_MAX))
     if wanted == 1:
         return Setting(
             "nets", 1, f"one moves about {one / 1e9:.1f} GB/s, and the disk takes {disk / 1e9:.1f}"
@@ -65,7 +66,7 @@ def _shards(cores: int, nets: int, measured: Measured, policy: Policy) -> Settin
         )
     # Somebody has to produce and consume, and on a small machine they do it here.
     kept = nets if policy is Policy.THROUGHPUT and cores >= NETS_MIN_CORES else nets + (1 if cores > 2 else 0)
-    room = max(1, cores - kept)
+    room = max(1, min(cores - kept, SHARDS_MAX))
     disk = write_rate(measured)
     if not disk:
         return Setting("shards", room, f"{cores} cores without {kept} for the network process and others")

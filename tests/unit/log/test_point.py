@@ -13,7 +13,7 @@ from ringlog.limits import MIB
 from ringlog.log.batch import BatchInfo
 from ringlog.log.dump import dump_file
 from ringlog.log.names import POINT_NAME
-from ringlog.log.point import SLOT_BYTES, MovedPoint, newest_point
+from ringlog.log.point import SLOT_BYTES, MovedPoint, newest_point, read_slots
 from ringlog.log.producers import ProducerTable
 from ringlog.log.settings import LogSettings
 from ringlog.log.state import PartitionState
@@ -119,6 +119,24 @@ def test_points_of_an_older_state_are_void():
     after = world.reopened(world.fake.crash(random.Random(1)))
     assert after.log.next_offset == 10
     assert not after.report.problems
+
+
+def test_points_of_a_state_that_was_lost_never_come_into_force_again():
+    world = checkpointed()
+    for cut in range(59, 54, -1):  # each saves the state once more
+        world.store.truncate(world.partition, cut, now_ms=world.now_ms)
+    world.append(b"x")
+    world.settle()
+    world.store.checkpoint()
+    world.run()
+    world.settle()
+    old = [slot.generation for slot in read_slots(world.fake.content(f"{world.path}/{POINT_NAME}"))]
+    disk = world.fake.crash(random.Random(1))
+    disk.remove(f"{world.path}/partition.state")
+    after = world.reopened(disk)
+    after.store.truncate(after.partition, 10, now_ms=after.now_ms)
+    state, point = state_and_point(after.fake, after.path)
+    assert state.generation > max(old) and point is None
 
 
 def test_a_point_too_large_for_its_slot_saves_the_state_instead():

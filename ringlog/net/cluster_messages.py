@@ -1,0 +1,96 @@
+"""What nodes of a cluster say to the controller, and it to them: bodies of frames. Pure.
+
+Fields are only ever added at the end, with a default, as in `net/messages.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from ringlog.limits import FETCH_PARTITIONS_MAX
+from ringlog.net.messages import Int64, PartitionId
+
+
+class _Body(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A control body: a msgpack array of its fields in order."""
+
+
+# -- brokers ------------------------------------------------------------------------------------------------
+
+
+class RegisterBrokerRequest(_Body, frozen=True):
+    """A node is there. It stays fenced until a heartbeat says that it has caught up with the metadata."""
+
+    node_id: Int64
+    incarnation: str
+    disk_id: str
+    endpoints: list[str]
+    peer_endpoint: str
+    rack: str = ""
+    shards: Int64 = 1
+    clean_stop: bool = False
+    """It stopped in order before: all that it acknowledged as an in-sync replica is on its disk."""
+
+
+class RegisterBrokerReply(_Body, frozen=True):
+    """The epoch that all further requests of this life of the node carry."""
+
+    broker_epoch: int
+
+
+class BrokerHeartbeatRequest(_Body, frozen=True):
+    """A sign of life."""
+
+    node_id: Int64
+    broker_epoch: Int64
+    metadata_version: Int64
+    """Up to which the node has applied the metadata."""
+    want_stop: bool = False
+    """It would like to stop, and asks for its leaderships to be moved first."""
+
+
+class BrokerHeartbeatReply(_Body, frozen=True):
+    """What the node is to think of itself."""
+
+    fenced: bool
+    may_stop: bool = False
+    """It leads nothing any more."""
+
+
+# -- partitions ---------------------------------------------------------------------------------------------
+
+
+class IsrChange(_Body, frozen=True):
+    """The leader of a partition proposes its in-sync replicas; compared with the partition epoch, then set."""
+
+    partition: PartitionId
+    leader_epoch: Int64
+    partition_epoch: Int64
+    isr: Annotated[list[Int64], msgspec.Meta(min_length=1, max_length=64)]
+
+
+class AlterIsrRequest(_Body, frozen=True):
+    """Changes of the in-sync replicas, by the node that leads these partitions."""
+
+    node_id: Int64
+    broker_epoch: Int64
+    changes: Annotated[list[IsrChange], msgspec.Meta(max_length=FETCH_PARTITIONS_MAX)]
+
+
+class IsrState(_Body, frozen=True):
+    """How a partition stands after a change, or why it was refused: an error number, 0 if all is well."""
+
+    partition: int
+    error: int
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: list[int]
+
+
+class AlterIsrReply(_Body, frozen=True):
+    """In the order of the changes."""
+
+    partitions: list[IsrState]

@@ -1,0 +1,8 @@
+"""All scenarios by their names: what `python -m tests.sim` can run."""
+
+from __future__ import annotations
+
+from tests.sim.counter import counter
+from tests.sim.replay import Scenario
+
+SCENARIOS: dict[str, Scenario] = {"counter": counter}
