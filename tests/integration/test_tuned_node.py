@@ -13,6 +13,7 @@ import pytest
 
 import ringlog
 from ringlog.config import config_path_of
+from ringlog.errors import NodeFailed
 from ringlog.node.embedded import embedded
 from tests.support.facts import KIB, facts
 from tuning.advice.advise import advise
@@ -78,7 +79,7 @@ def test_a_core_that_is_not_there_is_refused_with_those_that_are(tmp_path):
     config = tmp_path / "tuned.toml"
     config.write_text('shards = 1\nshard_cores = "4095"\n')
     with (
-        pytest.raises(ringlog.RinglogError, match="shard_cores: core 4095 cannot be used"),
+        pytest.raises(NodeFailed, match="shard_cores: core 4095 cannot be used"),
         embedded(config=str(config)),
     ):
         pass

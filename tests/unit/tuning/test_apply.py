@@ -1,4 +1,4 @@
-"""Applying advice: the file keeps what is not tune's, the kernel's values are saved first, and all of it can be undone."""
+"""Applying advice: the file keeps what is not tune's, values of the kernel are saved first, and all can be undone."""
 
 from __future__ import annotations
 
