@@ -18,8 +18,9 @@ setup: $(VENV)/.installed ## build ringlog and install it into .venv, with `ring
 demo: setup ## a node, a million records, a kill in the middle, every record checked
 	$(BIN)/ringlog demo
 
-test: $(VENV)/.test ## all tests, with short seeded runs of the slow lanes
-	$(BIN)/python -m pytest -n $(shell nproc) --dist worksteal
+test: $(VENV)/.spark ## all tests, with short seeded runs of the slow lanes
+	$(BIN)/python -m pytest -n $(shell nproc) --dist worksteal --ignore tests/spark
+	$(BIN)/python -m pytest tests/spark  # by themselves: one session of Spark serves them all, and takes every core
 
 check: $(VENV)/.dev ## formatting, lint, types, import contracts, C++ warnings: in seconds
 	$(BIN)/ruff format --check .
@@ -56,6 +57,12 @@ $(VENV)/.installed: pyproject.toml scripts/install.sh $(NATIVE) | $(BIN)/python
 
 $(VENV)/.test: $(VENV)/.installed
 	@scripts/install.sh $(BIN)/python test
+	@touch $@
+
+# Spark is half a gigabyte and needs Java: only what runs it waits for it.
+$(VENV)/.spark: $(VENV)/.test
+	@scripts/require-java.sh
+	@scripts/install.sh $(BIN)/python test,spark
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test

@@ -69,6 +69,12 @@ class OffsetOutOfRange(RinglogError):
     code = "OFFSET_OUT_OF_RANGE"
 
 
+class DataLoss(RinglogError):
+    """Records that were asked for are no longer, or not, in the log; the message names the range."""
+
+    code = "DATA_LOSS"
+
+
 class PartitionFenced(RinglogError):
     """A disk error made the partition's memory and its file differ: it takes no appends until it is reopened."""
 
@@ -158,6 +164,53 @@ class StaleMetadata(RinglogError):
 
     code = "STALE_METADATA"
     retriable = True
+
+
+class NotLeader(StaleMetadata):
+    """Another node leads the partition, or none does yet. Fetch metadata, then retry there."""
+
+    code = "NOT_LEADER"
+
+
+class PartitionOffline(RinglogError):
+    """The last in-sync replica of the partition is lost, and no other one is sure to have every record. Start its
+    node again."""
+
+    code = "PARTITION_OFFLINE"
+    retriable = True
+
+
+class NotEnoughReplicas(RinglogError):
+    """Fewer replicas are in sync than min.insync.replicas asks for. Retry when one is back."""
+
+    code = "NOT_ENOUGH_REPLICAS"
+    retriable = True
+
+
+class OffsetNotAvailable(RinglogError):
+    """A new leader does not know yet how far the log is committed. Retry after a pause."""
+
+    code = "OFFSET_NOT_AVAILABLE"
+    retriable = True
+
+
+class FencedLeaderEpoch(RinglogError):
+    """The message is of a leader epoch that is over. Follow the metadata."""
+
+    code = "FENCED_LEADER_EPOCH"
+
+
+class UnknownLeaderEpoch(RinglogError):
+    """The message is of a leader epoch that this node has not heard of yet. Retry after a pause."""
+
+    code = "UNKNOWN_LEADER_EPOCH"
+    retriable = True
+
+
+class ReplicaHalted(RinglogError):
+    """A replica and its leader differ in records that were committed. Neither may be cut: compare them first."""
+
+    code = "REPLICA_HALTED"
 
 
 class ShardUnavailable(RinglogError):

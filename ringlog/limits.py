@@ -134,6 +134,22 @@ OFFSETS_EXPIRY_MS = 7 * 24 * 3600 * 1000
 OFFSETS_PARTITIONS = 50
 """Partitions of the offsets topic. Never changes: a group's place is its name's hash modulo this."""
 
+# Replication.
+REPLICA_FETCH_BYTES = 4 * MIB
+"""Data of one answer to a follower; a single larger batch is sent all the same."""
+REPLICA_PARTITION_BYTES = 1 * MIB
+"""Of it, what one partition may take while others wait."""
+REPLICA_FETCH_WAIT_MS = 500
+"""How long a follower's fetch waits for news."""
+REPLICA_REPLY_MS_MAX = 2_000
+"""Beyond that wait: a follower that has no answer by then begins a new conversation."""
+REPLICA_FETCHES_MAX = 2
+"""Fetches of one conversation on their way: one that waits, and one that overtakes it with news."""
+REPLICA_BACKOFF_MS = 50
+"""After an answer that could not be used."""
+REPLICA_LAG_MS_DEFAULT = 10_000
+"""A replica that did not hold all that there was for this long is not in sync any more."""
+
 # A node.
 SPIN_US_MAX = 10_000
 """How long a process may go on looking for work before it sleeps."""
@@ -153,6 +169,8 @@ assert FRAME_BYTES_MAX <= REQUEST_RING_BYTES // 4 - 8
 assert CONTROL_BODY_BYTES_MAX + DELTA_RECORDS_MAX * KIB // 2 <= CONTROL_RING_BYTES // 4
 assert FETCH_PARTITIONS_MAX * 64 < REPLY_RING_BYTES // 4
 assert GROUP_REPLY_BYTES_MAX < REPLY_RING_BYTES // 4 - 64
+assert REPLICA_PARTITION_BYTES <= REPLICA_FETCH_BYTES < FRAME_BYTES_MAX
+assert 2 * (REPLICA_FETCH_WAIT_MS + REPLICA_REPLY_MS_MAX) < REPLICA_LAG_MS_DEFAULT
 assert 3 * HEARTBEAT_WAIT_MS_MAX < SESSION_TIMEOUT_MS_DEFAULT
 assert GROUP_BYTES_MIN <= WRITE_BYTES_TARGET <= WRITE_BYTES_MAX
 assert WRITE_BYTES_MAX < PENDING_BYTES_PER_PARTITION_MAX < TAIL_BYTES_PER_SHARD

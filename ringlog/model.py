@@ -28,6 +28,10 @@ class TimestampType(IntEnum):
     APPEND = 1
 
 
+NO_LEADER = -1
+"""In place of a node: no in-sync replica of a partition is alive, and it has stopped."""
+
+
 class Codec(IntEnum):
     """Compression of a batch, by the numbers of the batch's attributes."""
 

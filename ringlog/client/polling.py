@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ringlog.client.assigned import Assigned
 from ringlog.client.consumer_settings import ConsumerSettings
@@ -14,6 +14,18 @@ from ringlog.model import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
+
+
+class FetchedBatches(NamedTuple):
+    """Whole batches of a partition, as the node sent them."""
+
+    tp: TopicPartition
+    data: memoryview
+    """The first batch may begin below `position`: a batch is never cut."""
+    position: int
+    """What was read on from."""
+    next_offset: int
+    """What to read on from; above the last record where compaction has removed some."""
 
 
 class Poller:
@@ -79,6 +91,16 @@ class Poller:
             except BaseException:
                 self._take_back({assigned.tp: position})
                 raise
+
+    def batches(self, timeout_s: float) -> FetchedBatches | None:
+        """One chunk as it came, from its first batch on: nothing in it is checked or opened."""
+        head = self._driver.head(time.monotonic() + timeout_s)
+        if head is None:
+            return None
+        assigned, position = head
+        chunk = assigned.chunks[0]
+        self._driver.advance(assigned, chunk.next_offset)
+        return FetchedBatches(chunk.tp, chunk.data, position, chunk.next_offset)
 
     def _take_back(self, begun_at: dict[TopicPartition, int]) -> None:
         if begun_at:

@@ -53,6 +53,7 @@ class Producer:
         self._begin()
         self._connection.on_tick(self._tick)
         self._connection.on_fork(self._begin)
+        self._connection.on_end(self._io_ended)
 
     def _begin(self) -> None:
         """Everything that belongs to one process: a child begins with nothing on its way."""
@@ -174,7 +175,7 @@ class Producer:
             states.append(state)
             self._wait_for_room()
             self._accumulator.put(to, cut.data, state, self._acks, time.monotonic())
-            self._connection.wake()
+            self._wake()
             start = cut.stop
 
     def _append(
@@ -184,10 +185,20 @@ class Producer:
             if self._connection.closed:
                 raise ClientClosed(_CLOSED)
             future = self._accumulator.append(queues, queue, record, acks, time.monotonic())
-            self._connection.wake()
+            self._wake()
             if future is not None:
                 return future
             self._wait_for_room()
+
+    def _wake(self) -> None:
+        """Let the I/O thread look at what was added. If a bug has ended it, that fails here and now, with the rest."""
+        try:
+            self._connection.wake()
+        except RinglogError as raised:
+            # What was raised here holds this call's frames, and futures would hold it: they get the reason itself.
+            reason = raised.__cause__
+            self._io_ended(reason if isinstance(reason, RinglogError) else raised)
+            raise
 
     def _wait_for_room(self) -> None:
         accumulator = self._accumulator
@@ -225,6 +236,7 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every record produced so far stands or has failed; RequestTimeout after `timeout` seconds."""
         self._connection.check_may_wait()
+        self._connection.check_runs()
         accumulator = self._accumulator
         with self._lock:
             waiting = list(accumulator.unfinished)
@@ -234,7 +246,7 @@ class Producer:
             self._sender.flushing += 1
         try:
             if waiting:
-                self._connection.wake()
+                self._wake()
             until_s = None if timeout is None else time.monotonic() + timeout
             for state in waiting:
                 left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
@@ -334,6 +346,9 @@ class Producer:
         body = encode_body(InitProducerRequest())
         self._connection.send(Request(Api.INIT_PRODUCER, body, on_reply, on_error, timeout_s=timeout_s))
 
+    def _io_ended(self, why: RinglogError) -> None:
+        self._sender.fail_all(_queues(self._topics), why)
+
     def _look_at_topics(self) -> None:
         while self._sender.stale:
             self._connection.forget(self._sender.stale.pop())
@@ -347,8 +362,12 @@ class Producer:
 def _abandon(connection: Connection, sender: Sender, topics: dict[str, TopicQueues]) -> None:
     """End the connection, and tell those who still hold futures that nothing more will come."""
     connection.close()
-    queues = [queue for topic in topics.values() for queue in topic.queues]
-    sender.fail_all(queues, ClientClosed("the producer was closed before the record was acknowledged"))
+    gone = ClientClosed("the producer was closed before the record was acknowledged")
+    sender.fail_all(_queues(topics), gone)
+
+
+def _queues(topics: dict[str, TopicQueues]) -> list[PartitionQueue]:
+    return [queue for topic in list(topics.values()) for queue in list(topic.queues)]
 
 
 def _base_timestamp(data: bytearray) -> int:

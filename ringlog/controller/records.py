@@ -8,6 +8,7 @@ import msgspec
 
 from ringlog.errors import CorruptFrame
 from ringlog.limits import DELTA_RECORDS_MAX
+from ringlog.model import NO_LEADER
 
 
 class _Record(msgspec.Struct, array_like=True, frozen=True, tag=True, gc=False):
@@ -20,9 +21,6 @@ class Topic(_Record, frozen=True, tag="topic"):
     topic_id: int
     name: str
     config: dict[str, str]
-
-
-NO_LEADER = -1
 
 
 class Partition(_Record, frozen=True, tag="partition"):

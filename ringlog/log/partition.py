@@ -156,7 +156,7 @@ class PartitionLog:
         check(bool(batches) and sum(b.nbytes for b in batches) == data.nbytes, "the batches fill the data")
         repeat = self._judge(batches, data.nbytes)
         if repeat is not None:
-            return Appended(repeat.base_offset, repeat.last_offset, repeated=True)
+            return Appended(*repeat, repeated=True)
         records = sum(b.record_count for b in batches)
         if self._must_roll(data.nbytes, records, now_ms):
             self.roll(now_ms)
@@ -172,7 +172,7 @@ class PartitionLog:
         self._note(batches, extent, base_offset, now_ms, leader_epoch)
         if not self._in_flight:
             self.context.mark_ready(self)
-        return Appended(base_offset, next_offset - 1)
+        return Appended(base_offset, next_offset - 1, now_ms if self.settings.append_time else -1)
 
     def _judge(self, batches: Sequence[BatchInfo], nbytes: int) -> Repeat | None:
         """Raise unless the batches may be appended; a Repeat when they all were before."""
@@ -270,7 +270,7 @@ class PartitionLog:
             extent.batch_positions.append(position)
             extent.batch_last_offsets.append(last_offset)
             if batch.producer_id >= 0:
-                self.producers.note(batch, offset, now_ms)
+                self.producers.note(batch, offset, now_ms, now_ms if self.settings.append_time else -1)
             position += batch.nbytes
             offset = last_offset + 1
         nbytes = position - active.position

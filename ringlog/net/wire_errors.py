@@ -35,6 +35,13 @@ _NUMBERED: tuple[type[RinglogError], ...] = (
     errors.UnknownGroup,
     errors.GroupNotEmpty,
     errors.CoordinatorLoading,
+    errors.NotLeader,
+    errors.PartitionOffline,
+    errors.NotEnoughReplicas,
+    errors.OffsetNotAvailable,
+    errors.FencedLeaderEpoch,
+    errors.UnknownLeaderEpoch,
+    errors.ReplicaHalted,
 )
 """In the order of their numbers, from 1 on: new ones are added at the end."""
 

@@ -13,6 +13,7 @@ from ringlog.errors import (
     CorruptBatch,
     CorruptFrame,
     InvalidRequest,
+    RequestTimeout,
     RinglogError,
     UnsupportedVersion,
     check,
@@ -39,8 +40,9 @@ from ringlog.net.messages import (
 from ringlog.net.wire_errors import number_of
 from ringlog.records.scan import scan
 from ringlog.ring.drain import DrainStatus
+from ringlog.ring.frame import is_overdue
 from ringlog.ring.stats import Stats
-from ringlog.shard.asker import Asker, Outlet
+from ringlog.shard.asker import NOT_BEGUN, Asker, Outlet
 from ringlog.shard.commands import NodeApi, unpack_u64
 from ringlog.shard.deleting import DeletionDesk
 from ringlog.shard.fetching import FetchDesk
@@ -74,6 +76,7 @@ class ShardCore:
 
     def take(self, outlet: Outlet, rows: NDArray[np.void], memory: memoryview) -> None:
         """Take all frames of one drain, grouped by partition; their bodies are views of `memory`."""
+        now_ms = self._now_us // 1000
         for row in rows.tolist():
             (
                 correlation,
@@ -83,7 +86,7 @@ class ShardCore:
                 max_timestamp,
                 partition,
                 _kind,
-                _deadline_ms,
+                due_ms,
                 body_bytes,
                 batch_count,
                 record_count,
@@ -103,6 +106,8 @@ class ShardCore:
             try:
                 if status != DrainStatus.OK:
                     raise _refusal(DrainStatus(status), fault_position, body)
+                if due_ms and is_overdue(due_ms, now_ms):
+                    raise RequestTimeout(NOT_BEGUN)
                 if api_key == Api.PRODUCE:
                     if batch_count == 1:
                         batch = BatchInfo(
@@ -150,7 +155,7 @@ class ShardCore:
             self.stats.moved(asker.partition, bytes_in=data.nbytes, records_in=records)
         if acks == Acks.NONE:
             return
-        append_time_ms = self._now_ms if log.settings.append_time else -1
+        append_time_ms = appended.append_time_ms
         if appended.repeated and appended.last_offset < log.readable_offset:
             durability = log.settings.flush.acks_at
             reply = ProduceReply(

@@ -100,6 +100,11 @@ class Network:
             for other in self._inboxes.keys() - side:
                 self.cut(one, other)
 
+    @property
+    def is_whole(self) -> bool:
+        """Nothing is cut."""
+        return not self._cuts
+
     def heal(self) -> None:
         """All cuts are mended."""
         self._cuts.clear()

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from tests.sim.counter import counter
 from tests.sim.replay import Scenario
+from tests.sim.replicas import replicas
 
-SCENARIOS: dict[str, Scenario] = {"counter": counter}
+SCENARIOS: dict[str, Scenario] = {"counter": counter, "replicas": replicas}

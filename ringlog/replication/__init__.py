@@ -1,0 +1,1 @@
+"""Leader and followers of one partition: what is fetched, cut, counted and committed. Pure."""

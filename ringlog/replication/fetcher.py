@@ -1,0 +1,197 @@
+"""A follower node's end of fetches: one conversation with one lane of one leader node, for many partitions. Pure.
+
+A fetch names the partitions whose position changed since the last one, then waits at the leader for news of all.
+Another one overtakes it when a partition is new here: a change of leaders must not wait for a long poll. What is held
+by now is reported beside them, at once, since commits wait for that.
+"""
+
+from __future__ import annotations
+
+from ringlog.limits import (
+    REPLICA_BACKOFF_MS,
+    REPLICA_FETCH_BYTES,
+    REPLICA_FETCH_WAIT_MS,
+    REPLICA_FETCHES_MAX,
+    REPLICA_PARTITION_BYTES,
+    REPLICA_REPLY_MS_MAX,
+)
+from ringlog.replication.messages import Part, ReplicaFetch, ReplicaFetched, ReplicaHeld, Want
+from ringlog.replication.replica import Replica
+from ringlog.replication.view import ReplicaLog
+
+
+class Followed:
+    """One partition of the conversation."""
+
+    __slots__ = ("log", "replica", "reported")
+
+    def __init__(self, replica: Replica, log: ReplicaLog) -> None:
+        self.replica = replica
+        self.log = log
+        self.reported: Want | None = None
+        """The last position that was sent; None: none was, or it is to be sent again whatever it is."""
+
+    def want(self) -> Want | None:
+        follower = self.replica.follower
+        return follower.want(self.log, REPLICA_PARTITION_BYTES) if follower is not None else None
+
+
+class Fetcher:
+    """The conversation with one lane of one leader node."""
+
+    def __init__(self, node: int, node_epoch: int, lane: int, first_session: int) -> None:
+        """`first_session`: larger than any that this lane had with that leader before, under this node epoch."""
+        self._node = node
+        self._node_epoch = node_epoch
+        self._lane = lane
+        self._session = first_session
+        self._sequence = 0
+        """Of the next fetch."""
+        self._partitions: dict[int, Followed] = {}
+        self._dirty: dict[int, None] = {}
+        """Partitions whose position is to be looked at for the next fetch."""
+        self._progressed: dict[int, None] = {}
+        """Partitions that may hold more than was reported."""
+        self._paused: dict[int, int] = {}
+        """Partitions that are to be asked for again, and when."""
+        self._forget: list[int] = []
+        self._urgent = False
+        """Something in the next fetch should not wait for the answer to the last."""
+        self._give_up_ms: dict[int, int] = {}
+        """Fetches that are not answered yet: until when they may be, by their sequence."""
+        self._resume_ms = 0
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __contains__(self, partition: int) -> bool:
+        return partition in self._partitions
+
+    def add(self, replica: Replica, log: ReplicaLog) -> None:
+        """Follow a partition here, or follow it under another epoch or with another log."""
+        self._partitions[replica.partition] = Followed(replica, log)
+        self._paused.pop(replica.partition, None)
+        self._dirty[replica.partition] = None
+        self._urgent = True
+
+    def remove(self, partition: int) -> None:
+        """Its leader is elsewhere now, or here."""
+        if self._partitions.pop(partition, None) is not None:
+            for kept in (self._dirty, self._progressed, self._paused):
+                kept.pop(partition, None)
+            self._forget.append(partition)
+
+    def progressed(self, partition: int) -> None:
+        """More of a partition's log is held than before."""
+        if partition in self._partitions:
+            self._progressed[partition] = None
+
+    # -- asking ----------------------------------------------------------------------------------------------
+
+    def next_fetch(self, now_ms: int, credit_bytes: int) -> ReplicaFetch | None:
+        """The fetch to send now, if one is due. `credit_bytes`: what there is room for here."""
+        if self._give_up_ms and now_ms >= min(self._give_up_ms.values()):
+            self._begin_anew()
+        self._end_pauses(now_ms)
+        if not self._partitions or credit_bytes <= 0 or now_ms < self._resume_ms:
+            return None
+        if len(self._give_up_ms) >= (REPLICA_FETCHES_MAX if self._urgent else 1):
+            return None
+        wait_ms = REPLICA_FETCH_WAIT_MS
+        if self._paused:
+            wait_ms = max(1, min(wait_ms, min(self._paused.values()) - now_ms))
+        fetch = ReplicaFetch(
+            self._node,
+            self._node_epoch,
+            self._lane,
+            self._session,
+            self._sequence,
+            wait_ms,
+            min(REPLICA_FETCH_BYTES, credit_bytes),
+            self._changed_wants(),
+            self._forget,
+        )
+        self._give_up_ms[self._sequence] = now_ms + REPLICA_FETCH_WAIT_MS + REPLICA_REPLY_MS_MAX
+        self._sequence += 1
+        self._forget = []
+        self._urgent = False
+        return fetch
+
+    def _changed_wants(self) -> list[Want]:
+        wants = []
+        for partition in self._dirty:
+            followed = self._partitions[partition]
+            want = followed.want()
+            if want is not None and want != followed.reported:
+                followed.reported = want
+                wants.append(want)
+                self._progressed.pop(partition, None)
+        self._dirty = {}
+        return wants
+
+    def _end_pauses(self, now_ms: int) -> None:
+        for partition in [partition for partition, until in self._paused.items() if until <= now_ms]:
+            del self._paused[partition]
+            self._dirty[partition] = None
+            self._urgent = True
+
+    def report(self) -> ReplicaHeld | None:
+        """What is held beyond the positions last sent, if anything is."""
+        if not self._progressed:
+            return None
+        wants = []
+        for partition in self._progressed:
+            followed = self._partitions[partition]
+            want, reported = followed.want(), followed.reported
+            # One whose position is to be sent anew tells it with its next fetch, which is about to leave.
+            if want is not None and reported is not None and want.held_offset > reported.held_offset:
+                followed.reported = want
+                wants.append(want)
+        self._progressed = {}
+        return ReplicaHeld(self._node, self._node_epoch, wants) if wants else None
+
+    def due_ms(self) -> int | None:
+        """When `next_fetch` must be called at the latest, should nothing happen before."""
+        if not self._partitions:
+            return None
+        due = [self._resume_ms] if not self._give_up_ms or self._urgent else list(self._give_up_ms.values())
+        return min([*due, *self._paused.values()])
+
+    # -- answers -----------------------------------------------------------------------------------------------
+
+    def take(self, head: ReplicaFetched) -> list[Part] | None:
+        """The parts of an answer, to be looked at one by one; None for an answer that nobody waits for."""
+        if head.session != self._session or self._give_up_ms.pop(head.sequence, None) is None:
+            return None
+        if head.lost:
+            self._begin_anew()
+            return None
+        for part in head.parts:
+            followed = self._partitions.get(part.partition)
+            if followed is not None:
+                # The leader says nothing more of this partition until it has heard its position again.
+                followed.reported = None
+                self._dirty[part.partition] = None
+        return head.parts
+
+    def pause(self, partition: int, now_ms: int) -> None:
+        """An answer could not be used: ask again a little later."""
+        if partition in self._partitions:
+            self._dirty.pop(partition, None)
+            self._paused[partition] = now_ms + REPLICA_BACKOFF_MS
+
+    def failed(self, now_ms: int) -> None:
+        """The leader cannot be reached, or refused a fetch as a whole."""
+        self._begin_anew()
+        self._resume_ms = now_ms + REPLICA_BACKOFF_MS
+
+    def _begin_anew(self) -> None:
+        self._session += 1
+        self._sequence = 0
+        self._give_up_ms = {}
+        self._forget = []
+        self._paused = {}
+        self._dirty = dict.fromkeys(self._partitions)
+        self._progressed = {}
+        for followed in self._partitions.values():
+            followed.reported = None

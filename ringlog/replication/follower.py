@@ -1,0 +1,127 @@
+"""A follower of one partition: asks for what comes next, and cuts what its leader never had. Pure.
+
+Invariants:
+
+- the log is cut only where a leader of the present epoch has shown, by its epochs, that the two histories part;
+- it is never cut below the high watermark that this replica has seen: what is committed stays. Should a leader
+  ask for that, the replica halts and says so, rather than help to lose a record;
+- an answer counts only if it is to the question that this replica would ask now: same epoch, same offset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ringlog.errors import CorruptBatch, ReplicaHalted, check
+from ringlog.replication.messages import Part, Want
+from ringlog.replication.view import EpochEnd, PartitionView, ReplicaLog
+
+
+class BatchSpan(NamedTuple):
+    """Where a batch stands, by its own header."""
+
+    base_offset: int
+    last_offset: int
+    leader_epoch: int
+
+
+class Append(NamedTuple):
+    """Append the batches as they are, then call `appended`."""
+
+
+class Truncate(NamedTuple):
+    """Remove all from this offset on."""
+
+    offset: int
+
+
+class BeginAt(NamedTuple):
+    """Remove all: the leader's log begins at this offset, behind the end of ours."""
+
+    offset: int
+
+
+class Ignore(NamedTuple):
+    """Nothing is to be done: the answer was late, or there is nothing new."""
+
+
+Action = Append | Truncate | BeginAt | Ignore
+
+
+class Follower:
+    """One partition's follower, for one leader epoch."""
+
+    def __init__(self, view: PartitionView, high_watermark: int) -> None:
+        self.view = view
+        self.high_watermark = high_watermark
+
+    def want(self, log: ReplicaLog, bytes_max: int) -> Want:
+        """What to ask the leader."""
+        check(log.held_offset <= log.end_offset, "nobody holds more than there is")
+        return Want(
+            self.view.partition,
+            self.view.leader_epoch,
+            log.end_offset,
+            log.last_epoch,
+            log.held_offset,
+            bytes_max,
+        )
+
+    def take(self, part: Part, batches: Sequence[BatchSpan], log: ReplicaLog) -> Action:
+        """What to do with an answer without an error.
+
+        Raises CorruptBatch if the batches cannot stand behind this log, ReplicaHalted if the leader lacks what
+        is committed."""
+        if part.leader_epoch != self.view.leader_epoch or part.fetch_offset != log.end_offset:
+            return Ignore()
+        if part.diverging_epoch >= 0 or part.diverging_offset >= 0:
+            return self._cut(EpochEnd(part.diverging_epoch, part.diverging_offset), log)
+        if part.start_offset > log.end_offset:
+            return BeginAt(part.start_offset)
+        self._learn(part.high_watermark, part.fetch_offset)
+        if not batches:
+            return Ignore()
+        self._must_continue(batches, log)
+        return Append()
+
+    def appended(self, part: Part, log: ReplicaLog) -> None:
+        """The batches of an answer are in the log: more of it is known to be committed."""
+        self._learn(part.high_watermark, log.end_offset)
+
+    def _learn(self, high_watermark: int, end_offset: int) -> None:
+        """Only up to the end of a log that the leader has found to be a prefix of its own."""
+        self.high_watermark = max(self.high_watermark, min(high_watermark, end_offset))
+
+    def _cut(self, theirs: EpochEnd, log: ReplicaLog) -> Truncate:
+        """Cut to where the two logs part for sure: the next fetch is compared again, an epoch further down."""
+        ours = log.end_of(theirs.epoch)
+        # Without one, all that we have is newer than what they have there: nothing of it is theirs.
+        offset = min(theirs.offset, ours.offset if ours is not None else log.start_offset)
+        offset = max(offset, log.start_offset)
+        check(offset < log.end_offset, "a divergence makes the log shorter")
+        if offset < self.high_watermark and not self.view.compacted:
+            raise ReplicaHalted(
+                f"partition id {self.view.partition}: the leader of epoch {self.view.leader_epoch} has another "
+                f"history from offset {offset} on, and {self.high_watermark} was committed. Compare the replicas "
+                "before anything is deleted"
+            )
+        return Truncate(offset)
+
+    def _must_continue(self, batches: Sequence[BatchSpan], log: ReplicaLog) -> None:
+        """Offsets grow, with gaps where the leader compacted its log; epochs never go back."""
+        offset, epoch = log.end_offset, log.last_epoch
+        for batch in batches:
+            if not offset <= batch.base_offset <= batch.last_offset:
+                raise CorruptBatch(
+                    "base_offset",
+                    0,
+                    f"a batch [{batch.base_offset}, {batch.last_offset}] behind offset {offset}",
+                )
+            if not epoch <= batch.leader_epoch <= self.view.leader_epoch:
+                raise CorruptBatch(
+                    "leader_epoch",
+                    12,
+                    f"a batch of epoch {batch.leader_epoch} behind {epoch}, under {self.view.leader_epoch}",
+                )
+            offset, epoch = batch.last_offset + 1, batch.leader_epoch

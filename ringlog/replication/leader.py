@@ -1,0 +1,249 @@
+"""The leader of one partition: who holds how much, what is committed, who is in sync. Pure.
+
+Invariants, each checked where it could break:
+
+- a follower's position counts only when its fetch carries this leader's epoch and its last epoch is the one that
+  stands at that offset here: then its log is a prefix of this one;
+- the high watermark never goes back, and never passes what any in-sync replica holds, this one included; replicas
+  that were proposed for the ISR count as if they were in it, those proposed to leave count until the controller agrees;
+- it stands still while fewer than `min_insync` replicas are in sync: what is committed is held by as many;
+- one proposal is under way at a time, against one partition epoch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ringlog.errors import (
+    FencedLeaderEpoch,
+    InvalidRequest,
+    NotEnoughReplicas,
+    UnknownLeaderEpoch,
+    check,
+)
+from ringlog.replication.messages import Want
+from ringlog.replication.view import EpochEnd, IsrProposal, PartitionView, ReplicaLog
+
+UNKNOWN = -1
+"""What a follower holds before it has fetched from this leader."""
+
+
+@dataclass(slots=True)
+class FollowerState:
+    """What the leader knows of one follower, all of it learned in the present epoch."""
+
+    node_epoch: int = UNKNOWN
+    fetch_offset: int = UNKNOWN
+    held_offset: int = UNKNOWN
+    fetched_ms: int = 0
+    """When its last fetch came."""
+    end_then: int = 0
+    """Where this log ended when its last fetch came."""
+    caught_up_ms: int = 0
+    """The last time at which it held all that there was."""
+
+
+class Serve(NamedTuple):
+    """The follower's log is a prefix: send it batches from this offset on."""
+
+    offset: int
+
+
+class Diverged(NamedTuple):
+    """The follower must cut its log: here its epoch ends so."""
+
+    end: EpochEnd
+
+
+class BeginsLater(NamedTuple):
+    """What the follower asks for is deleted: the log begins here now."""
+
+    start_offset: int
+
+
+Verdict = Serve | Diverged | BeginsLater
+
+
+class Leader:
+    """One partition's leader, for one leader epoch."""
+
+    def __init__(
+        self,
+        node: int,
+        node_epoch: int,
+        view: PartitionView,
+        log: ReplicaLog,
+        high_watermark: int,
+        now_ms: int,
+    ) -> None:
+        check(view.leader == node, "who leads was elected")
+        check(node in view.isr, "a leader is in sync with itself")
+        check(log.last_epoch <= view.leader_epoch, "no log is ahead of its leader's epoch")
+        self.node = node
+        self.node_epoch = node_epoch
+        self.view = view
+        self.high_watermark = high_watermark
+        self.epoch_start_offset = log.end_offset
+        """Whoever holds the log up to here holds all that earlier epochs committed."""
+        self.followers = {
+            replica: FollowerState(caught_up_ms=now_ms) for replica in view.replicas if replica != node
+        }
+        self.pending: IsrProposal | None = None
+        """Sent to the controller, and not yet answered by a later view or a refusal."""
+        self.advance(log)
+
+    # -- what clients are told -------------------------------------------------------------------------------
+
+    def must_take(self) -> None:
+        """Raise NotEnoughReplicas unless a record that is appended now could become committed."""
+        if len(self.view.isr) < self.view.min_insync:
+            raise NotEnoughReplicas(
+                f"partition id {self.view.partition}: {len(self.view.isr)} replicas are in sync, and "
+                f"{self.view.min_insync} are asked for. Retry when a replica is back"
+            )
+
+    @property
+    def knows_end(self) -> bool:
+        """Whether the high watermark covers all that was committed before this epoch: until then, its value is no
+        answer to where the log ends."""
+        return self.high_watermark >= self.epoch_start_offset
+
+    # -- fetches ---------------------------------------------------------------------------------------------
+
+    def fetched(self, node: int, node_epoch: int, want: Want, log: ReplicaLog, now_ms: int) -> Verdict:
+        """Judge a follower's fetch, and note what it holds. Raises what the follower is to be told otherwise."""
+        require_epoch(want.leader_epoch, self.view)
+        follower = self.followers.get(node)
+        if follower is None or node_epoch < follower.node_epoch:
+            raise InvalidRequest(
+                f"node {node} at epoch {node_epoch} is no replica of partition {self.view.partition}"
+            )
+        if not 0 <= want.held_offset <= want.fetch_offset:
+            raise InvalidRequest(
+                f"node {node} holds {want.held_offset} of a log that ends at {want.fetch_offset}"
+            )
+        if node_epoch > follower.node_epoch:
+            # It restarted: what it once held it may have lost.
+            self.followers[node] = follower = FollowerState(node_epoch, caught_up_ms=follower.caught_up_ms)
+        if want.fetch_offset < log.start_offset:
+            return BeginsLater(log.start_offset)
+        diverged = self._divergence(want, log)
+        if diverged is not None:
+            return diverged
+        self._note(follower, want, log, now_ms)
+        self.advance(log)
+        return Serve(want.fetch_offset)
+
+    def _divergence(self, want: Want, log: ReplicaLog) -> Diverged | None:
+        """None if the follower's log, which ends with `last_epoch` at `fetch_offset`, is a prefix of this one."""
+        if want.fetch_offset == log.start_offset:
+            return None  # nothing is left here, below it, to compare with
+        here = log.end_of(want.last_epoch)
+        if here is None:
+            # All that this log has is newer: what the follower ends with was never, or is no more, here.
+            return Diverged(EpochEnd(want.last_epoch, log.start_offset))
+        if here.epoch != want.last_epoch or here.offset < want.fetch_offset:
+            return Diverged(here)
+        return None
+
+    def _note(self, follower: FollowerState, want: Want, log: ReplicaLog, now_ms: int) -> None:
+        """Take over a position that is known to be a prefix's. A late one, with lower offsets, changes nothing."""
+        check(want.fetch_offset <= log.end_offset, "a prefix is not longer than the whole")
+        if want.fetch_offset < follower.fetch_offset or want.held_offset < follower.held_offset:
+            return
+        if want.held_offset >= log.end_offset:
+            follower.caught_up_ms = now_ms
+        elif want.held_offset >= follower.end_then:
+            follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
+        follower.fetch_offset, follower.held_offset = want.fetch_offset, want.held_offset
+        follower.fetched_ms, follower.end_then = now_ms, log.end_offset
+
+    # -- commitment --------------------------------------------------------------------------------------------
+
+    def advance(self, log: ReplicaLog) -> bool:
+        """Move the high watermark as far as it may go; whether it moved."""
+        view = self.view
+        if len(view.isr) < view.min_insync:
+            return False
+        counted = set(view.isr) | set(self.pending.nodes if self.pending else ())
+        offset = min(self._held(node, log) for node in counted)
+        if offset <= self.high_watermark:
+            return False
+        check(offset <= log.held_offset, "nothing is committed that the leader does not hold")
+        self.high_watermark = offset
+        return True
+
+    def _held(self, node: int, log: ReplicaLog) -> int:
+        if node == self.node:
+            return log.held_offset
+        follower = self.followers.get(node)
+        return follower.held_offset if follower is not None else UNKNOWN
+
+    # -- who is in sync ------------------------------------------------------------------------------------------
+
+    def propose(self, log: ReplicaLog, lag_ms_max: int, now_ms: int) -> IsrProposal | None:
+        """A change of the ISR that is due, if none is under way. It is to be sent until it is answered."""
+        if self.pending is not None:
+            return None
+        view = self.view
+        staying = [
+            node for node in view.isr if node == self.node or not self._lags(node, log, lag_ms_max, now_ms)
+        ]
+        joining = [node for node in view.replicas if node not in view.isr and self._may_join(node, log)]
+        if tuple(staying) == view.isr and not joining:
+            return None
+        wanted = {*staying, *joining}
+        isr = tuple((node, self._epoch_of(node)) for node in view.replicas if node in wanted)
+        self.pending = IsrProposal(view.partition, self.node, view.leader_epoch, view.partition_epoch, isr)
+        return self.pending
+
+    def _lags(self, node: int, log: ReplicaLog, lag_ms_max: int, now_ms: int) -> bool:
+        follower = self.followers.get(node)
+        if follower is None:
+            return True  # no replica any more
+        return follower.held_offset < log.end_offset and now_ms - follower.caught_up_ms > lag_ms_max
+
+    def _may_join(self, node: int, log: ReplicaLog) -> bool:
+        """It holds all that is committed, also all that earlier epochs may have committed, which the watermark
+        covers only once it has passed the start of this one."""
+        follower = self.followers.get(node)
+        if follower is None or follower.held_offset == UNKNOWN:
+            return False
+        return follower.held_offset >= max(self.high_watermark, self.epoch_start_offset)
+
+    def _epoch_of(self, node: int) -> int:
+        return self.node_epoch if node == self.node else self.followers[node].node_epoch
+
+    def refused(self, proposal: IsrProposal) -> None:
+        """The controller said no, for good: a new proposal may be made. After a time-out the old one is sent again
+        instead, since it may have been taken."""
+        if proposal == self.pending:
+            self.pending = None
+
+    def changed(self, view: PartitionView, log: ReplicaLog, now_ms: int) -> None:
+        """The controller changed the partition within this leader epoch: its ISR, its replicas or its settings."""
+        check(view.leader_epoch == self.view.leader_epoch, "a leader serves one epoch")
+        check(view.leader == self.node, "an epoch has one leader")
+        check(view.partition_epoch >= self.view.partition_epoch, "views are taken in order")
+        if view.partition_epoch > self.view.partition_epoch:
+            self.pending = None
+        self.view = view
+        for replica in view.replicas:
+            if replica != self.node and replica not in self.followers:
+                self.followers[replica] = FollowerState(caught_up_ms=now_ms)
+        for gone in [node for node in self.followers if node not in view.replicas]:
+            del self.followers[gone]
+        self.advance(log)
+
+
+def require_epoch(epoch: int, view: PartitionView) -> None:
+    """Raise unless a message of another replica is of the epoch that this one is at."""
+    if epoch < view.leader_epoch:
+        raise FencedLeaderEpoch(
+            f"partition id {view.partition}: epoch {epoch} is over, it is {view.leader_epoch} now. Follow the metadata"
+        )
+    if epoch > view.leader_epoch:
+        raise UnknownLeaderEpoch(
+            f"partition id {view.partition}: epoch {epoch} is not known yet, it is {view.leader_epoch}. Retry later"
+        )

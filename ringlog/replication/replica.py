@@ -1,0 +1,85 @@
+"""One replica of a partition, whatever its role: takes views in order, and keeps what outlives a role. Pure.
+
+            view with a later leader epoch, which names…
+            ┌─ this node as leader ──► Leader
+    (none) ─┼─ another leader ───────► Follower
+            └─ no leader, or this node is no replica ──► (none)
+
+A role lives for one leader epoch. A view of the same leader epoch changes the ISR within the role; an earlier one
+changes nothing. The high watermark outlives roles, but not the process: it is learned anew from the others.
+"""
+
+from __future__ import annotations
+
+from ringlog.errors import NotLeader, PartitionOffline, ReplicaHalted
+from ringlog.model import NO_LEADER
+from ringlog.replication.follower import Follower
+from ringlog.replication.leader import Leader
+from ringlog.replication.view import PartitionView, ReplicaLog
+
+
+class Replica:
+    """One partition on one node."""
+
+    def __init__(self, node: int, partition: int) -> None:
+        self.node = node
+        self.partition = partition
+        self.view: PartitionView | None = None
+        self.leader: Leader | None = None
+        self.follower: Follower | None = None
+        self.halted: ReplicaHalted | None = None
+        """Why it takes part in nothing any more, until somebody has looked at it."""
+        self._high_watermark = 0
+
+    @property
+    def high_watermark(self) -> int:
+        """All below is committed, as far as is known here."""
+        role = self.leader or self.follower
+        return role.high_watermark if role is not None else self._high_watermark
+
+    def follow(self, view: PartitionView, log: ReplicaLog, node_epoch: int, now_ms: int) -> bool:
+        """Take a view; whether the role, or its epoch, is another one now. `node_epoch`: of our registration."""
+        if self.view is not None and view.order <= self.view.order:
+            return False
+        previous, self.view = self.view, view
+        if previous is not None and view.leader_epoch == previous.leader_epoch:
+            if self.leader is not None:
+                self.leader.changed(view, log, now_ms)
+            elif self.follower is not None:
+                self.follower.view = view
+            return False
+        self._high_watermark = max(self.high_watermark, log.start_offset)
+        self.leader = self.follower = None
+        if log.last_epoch > view.leader_epoch:
+            self.halt(
+                ReplicaHalted(
+                    f"partition id {view.partition}: the log has epoch {log.last_epoch}, and the metadata says "
+                    f"{view.leader_epoch}: it is of another history. Do not delete either"
+                )
+            )
+        elif self.halted is not None or self.node not in view.replicas or view.leader == NO_LEADER:
+            return True
+        elif view.leader == self.node:
+            self.leader = Leader(self.node, node_epoch, view, log, self._high_watermark, now_ms)
+        else:
+            self.follower = Follower(view, self._high_watermark)
+        return True
+
+    def halt(self, why: ReplicaHalted) -> None:
+        """Take part in nothing any more."""
+        self._high_watermark = self.high_watermark
+        self.halted, self.leader, self.follower = why, None, None
+
+    def must_lead(self) -> Leader:
+        """The leader's state; raises what a client is to be told where there is none."""
+        if self.leader is not None:
+            return self.leader
+        if self.halted is not None:
+            raise self.halted
+        if self.view is not None and self.view.leader == NO_LEADER:
+            raise PartitionOffline(
+                f"partition id {self.partition}: its in-sync replicas {list(self.view.isr)} are down. Start one of them"
+            )
+        raise NotLeader(
+            f"partition id {self.partition} is not led by node {self.node}. Fetch metadata, then retry"
+        )

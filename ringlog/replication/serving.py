@@ -1,0 +1,190 @@
+"""The leader's end of fetches: sessions that remember positions, and long polls that wait for news. Pure.
+
+A session knows which of its partitions have something to say (`hot`): new batches, another epoch, a divergence. A fetch
+is answered as soon as one has, else when its time is up. What is read, and from where, is the caller's: it gets a
+`Plan` with a verdict per partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from ringlog.errors import RinglogError
+from ringlog.replication.leader import Serve, Verdict
+from ringlog.replication.messages import ReplicaFetch, Want
+from ringlog.replication.replica import Replica
+from ringlog.replication.view import ReplicaLog
+
+Find = Callable[[int], tuple[Replica, ReplicaLog]]
+"""A partition's replica and log here; raises what the follower is to be told."""
+
+
+class Entry(NamedTuple):
+    """What is to be said about one partition."""
+
+    want: Want
+    verdict: Verdict | RinglogError
+
+
+class Plan(NamedTuple):
+    """A fetch that is to be answered now."""
+
+    asker: object
+    fetch: ReplicaFetch
+    lost: bool
+    entries: list[Entry]
+
+
+class ServeSession:
+    """What one lane of one node follows here."""
+
+    __slots__ = ("asker", "deadline_ms", "fetch", "hot", "node_epoch", "sequence", "session", "wants")
+
+    def __init__(self, fetch: ReplicaFetch) -> None:
+        self.session = fetch.session
+        self.node_epoch = fetch.node_epoch
+        self.sequence = -1
+        self.wants: dict[int, Want] = {}
+        self.hot: dict[int, None] = {}
+        self.fetch: ReplicaFetch | None = None
+        """The one that waits: each is answered once."""
+        self.asker: object = None
+        self.deadline_ms = 0
+
+
+class ServingDesk:
+    """All sessions of other nodes with this one."""
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._sessions: dict[tuple[int, int], ServeSession] = {}
+        """By node and lane: each has one session, its latest."""
+        self._watchers: dict[int, set[tuple[int, int]]] = {}
+
+    def fetch(self, asker: object, fetch: ReplicaFetch, now_ms: int) -> tuple[list[Plan], list[int]]:
+        """Take a fetch. Returns what is to be answered now, and the partitions whose watermark moved.
+
+        A fetch that waits is answered when the next one of its session comes. One that is older than what its lane
+        has sent since, or the same again, is not answered at all."""
+        key = (fetch.node, fetch.lane)
+        session = self._sessions.get(key)
+        if session is not None and (fetch.node_epoch, fetch.session) < (session.node_epoch, session.session):
+            return [], []
+        if fetch.sequence == 0 and (session is None or session.session != fetch.session):
+            self._end(key)
+            session = self._sessions[key] = ServeSession(fetch)
+        if session is None or session.session != fetch.session or fetch.sequence > session.sequence + 1:
+            return [Plan(asker, fetch, True, [])], []
+        if fetch.sequence <= session.sequence:
+            return [], []
+        plans = [Plan(session.asker, session.fetch, False, [])] if session.fetch is not None else []
+        session.sequence, session.fetch, session.asker = fetch.sequence, fetch, asker
+        session.deadline_ms = now_ms + fetch.wait_ms
+        for partition in fetch.forget:
+            self._forget(key, session, partition)
+        moved = self._note(key, session, fetch.wants, now_ms)
+        plan = self._answer(session, now_ms)
+        return plans + ([plan] if plan is not None else []), moved
+
+    def held(self, node: int, node_epoch: int, wants: Iterable[Want], now_ms: int) -> list[int]:
+        """A node reports what it holds by now, outside of its fetches; the partitions whose watermark moved."""
+        moved = []
+        for want in wants:
+            before, verdict = self._judge(node, node_epoch, want, now_ms)
+            if isinstance(verdict, Serve) and self._find(want.partition)[0].high_watermark > before:
+                moved.append(want.partition)
+        return moved
+
+    def grown(self, partition: int, now_ms: int) -> list[Plan]:
+        """A partition has new batches to serve, or another role or epoch: those who wait for that are answered."""
+        plans = []
+        for key in sorted(self._watchers.get(partition, ())):
+            session = self._sessions[key]
+            session.hot[partition] = None
+            plan = self._answer(session, now_ms)
+            if plan is not None:
+                plans.append(plan)
+        return plans
+
+    def expire(self, now_ms: int) -> list[Plan]:
+        """Answer the fetches whose time is up."""
+        due = [s for s in self._sessions.values() if s.fetch is not None and s.deadline_ms <= now_ms]
+        return [self._plan(session, now_ms) for session in due]
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        return min((s.deadline_ms for s in self._sessions.values() if s.fetch is not None), default=None)
+
+    def put_back(self, plan: Plan, partitions: Iterable[int]) -> None:
+        """Some entries of a plan found no room in its answer: they come first in the next one."""
+        session = self._sessions.get((plan.fetch.node, plan.fetch.lane))
+        if session is not None and session.session == plan.fetch.session:
+            session.hot = {**dict.fromkeys(p for p in partitions if p in session.wants), **session.hot}
+
+    def leave(self, asker_gone: Callable[[object], bool]) -> None:
+        """Those who asked through a process that died begin anew."""
+        for key in [key for key, session in self._sessions.items() if asker_gone(session.asker)]:
+            self._end(key)
+
+    # -- inside ------------------------------------------------------------------------------------------------
+
+    def _note(self, key: tuple[int, int], session: ServeSession, wants: list[Want], now_ms: int) -> list[int]:
+        moved = []
+        for want in wants:
+            session.wants[want.partition] = want
+            self._watchers.setdefault(want.partition, set()).add(key)
+            before, verdict = self._judge(key[0], session.node_epoch, want, now_ms)
+            session.hot.pop(want.partition, None)
+            if isinstance(verdict, Serve):
+                replica, log = self._find(want.partition)
+                if replica.high_watermark > before:
+                    moved.append(want.partition)
+                if log.readable_offset > want.fetch_offset:
+                    session.hot[want.partition] = None
+            else:
+                session.hot[want.partition] = None
+        return moved
+
+    def _judge(
+        self, node: int, node_epoch: int, want: Want, now_ms: int
+    ) -> tuple[int, Verdict | RinglogError]:
+        """The watermark before, and what is to be said."""
+        try:
+            replica, log = self._find(want.partition)
+            leader = replica.must_lead()
+            before = leader.high_watermark
+            return before, leader.fetched(node, node_epoch, want, log, now_ms)
+        except RinglogError as error:
+            return 0, error
+
+    def _answer(self, session: ServeSession, now_ms: int) -> Plan | None:
+        if session.fetch is None or not (session.hot or session.deadline_ms <= now_ms):
+            return None
+        return self._plan(session, now_ms)
+
+    def _plan(self, session: ServeSession, now_ms: int) -> Plan:
+        fetch, session.fetch = session.fetch, None
+        assert fetch is not None
+        entries = []
+        for partition in session.hot:
+            want = session.wants[partition]
+            _, verdict = self._judge(fetch.node, fetch.node_epoch, want, now_ms)
+            entries.append(Entry(want, verdict))
+        session.hot = {}
+        return Plan(session.asker, fetch, False, entries)
+
+    def _forget(self, key: tuple[int, int], session: ServeSession, partition: int) -> None:
+        session.wants.pop(partition, None)
+        session.hot.pop(partition, None)
+        watchers = self._watchers.get(partition)
+        if watchers is not None:
+            watchers.discard(key)
+            if not watchers:
+                del self._watchers[partition]
+
+    def _end(self, key: tuple[int, int]) -> None:
+        session = self._sessions.pop(key, None)
+        if session is not None:
+            for partition in list(session.wants):
+                self._forget(key, session, partition)

@@ -1,0 +1,76 @@
+"""What the controller has decided about a partition, as its replicas are told. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+
+class PartitionView(NamedTuple):
+    """One partition at one time. Views are ordered by (leader_epoch, partition_epoch): only a later one counts."""
+
+    partition: int
+    leader: int
+    """A node, or NO_LEADER."""
+    leader_epoch: int
+    """Grows with every election, also when the same node is elected again: one node at most writes under each."""
+    partition_epoch: int
+    """Grows with every change of the partition; changes are proposed against it."""
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    """In-sync replicas: each holds every committed record. One of them is elected, and nobody else."""
+    min_insync: int = 1
+    compacted: bool = False
+    """Old records may go while newer ones of the same keys stay: epochs may vanish from a log's history."""
+
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.leader_epoch, self.partition_epoch
+
+
+class EpochEnd(NamedTuple):
+    """In some log, batches of `epoch` end before `offset`."""
+
+    epoch: int
+    offset: int
+
+
+class ReplicaLog(Protocol):
+    """What a replica must know of its log. The log itself belongs to the caller."""
+
+    @property
+    def start_offset(self) -> int: ...
+
+    @property
+    def end_offset(self) -> int:
+        """Behind the last batch received."""
+
+    @property
+    def readable_offset(self) -> int:
+        """Followers may be sent what is below. It must outlive whatever this log can lose without a new leader epoch:
+        the death of a process that is restarted under the same registration."""
+
+    @property
+    def held_offset(self) -> int:
+        """All below has the durability that the topic acknowledges: flushed, unless it says otherwise."""
+
+    @property
+    def last_epoch(self) -> int:
+        """The leader epoch of the last batch; −1 of an empty log."""
+
+    def end_of(self, epoch: int) -> EpochEnd | None:
+        """The largest epoch in the log that is not above this one, and where it ends; None below all history."""
+
+
+class IsrProposal(NamedTuple):
+    """A leader's wish for other in-sync replicas: taken if the partition is still at these epochs, else refused."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    """(node, broker epoch of the registration under which it fetched): a node that restarted since is refused."""
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        return tuple(node for node, _ in self.isr)

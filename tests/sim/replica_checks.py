@@ -1,0 +1,116 @@
+"""Checkers of replication: one leader per epoch, watermarks that grow, replicas that agree, majorities that hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ringlog.replication.view import PartitionView
+from tests.sim.disk import Rotten
+from tests.sim.machine import Machine
+from tests.sim.replay import CheckFailed
+from tests.sim.replica_broker import SimBroker, Watcher
+from tests.sim.replica_log import SimBatch
+from tests.support.checkers.history import check_history
+from tests.support.checkers.recording import AnyEvent, Polled, Positioned, ReadAll
+from tests.support.checkers.violations import report
+
+
+class ReplicaWatcher(Watcher):
+    """Judges while the cluster runs, and remembers what was ever committed."""
+
+    def __init__(self, machines: list[Machine]) -> None:
+        self._machines = machines
+        self._leaders: dict[tuple[int, int], tuple[int, int]] = {}
+        self._epochs: dict[int, int] = {}
+        self._watermarks: dict[tuple[int, int, int], int] = {}
+        self.committed: dict[int, list[SimBatch]] = {}
+        """By partition: the batches below the highest watermark that any leader had, as that leader had them."""
+        self.moved_bytes = 0
+        self.elections = 0
+        self.hurt: int | None = None
+        """The machine whose disk was last hurt: it may have held what it reported just before."""
+
+    def became_leader(self, node: int, view: PartitionView) -> None:
+        incarnation = self._machines[node - 1].incarnation
+        key = (view.partition, view.leader_epoch)
+        if self._leaders.setdefault(key, (node, incarnation)) != (node, incarnation):
+            raise CheckFailed(f"epoch {view.leader_epoch} of partition {view.partition} has two leaders")
+        self._epochs[view.partition] = max(self._epochs.get(view.partition, -1), view.leader_epoch)
+        self.elections += 1
+
+    def watermark(self, node: int, view: PartitionView, offset: int) -> None:
+        key = (view.partition, view.leader_epoch, node)
+        if offset < self._watermarks.get(key, 0):
+            raise CheckFailed(f"the watermark of {key} went back to {offset}")
+        self._watermarks[key] = offset
+        self._note_committed(view, node, offset)
+
+    def moved(self, nbytes: int) -> None:
+        self.moved_bytes += nbytes
+
+    def _note_committed(self, view: PartitionView, node: int, offset: int) -> None:
+        known = self.committed.setdefault(view.partition, [])
+        end = known[-1].last_offset + 1 if known else 0
+        if offset <= end:
+            return
+        log = self._machines[node - 1].process.hosted[view.partition].log
+        fresh = [batch for batch in log.batches if end <= batch.base_offset and batch.last_offset < offset]
+        known += fresh
+        if fresh:
+            self._majority_holds(view, fresh[-1])
+
+    def _majority_holds(self, view: PartitionView, batch: SimBatch) -> None:
+        """What is committed now is flushed on as many machines as min_insync asks for, whatever they say of it."""
+        holding = [
+            node
+            for node in view.replicas
+            if node == self.hurt
+            or batch in reversed(self._machines[node - 1].disk.journal(f"p{view.partition}").flushed[-200:])
+        ]
+        if len(holding) < view.min_insync:
+            raise CheckFailed(
+                f"partition {view.partition}: {batch} is committed in epoch {view.leader_epoch}; only {holding} have it"
+            )
+
+
+def check_replicas(
+    watcher: ReplicaWatcher, machines: Iterable[Machine], views: Iterable[PartitionView]
+) -> None:
+    """C2: what was ever committed stands, the same, in every replica that is in sync."""
+    by_node = {machine.node_id: machine for machine in machines}
+    for view in views:
+        committed = watcher.committed.get(view.partition, [])
+        for node in view.isr:
+            broker: SimBroker = by_node[node].process
+            stands = broker.hosted[view.partition].log.batches
+            if any(isinstance(batch, Rotten) for batch in stands):
+                raise CheckFailed(f"node {node} is in sync with a rotten log of partition {view.partition}")
+            if stands[: len(committed)] != committed:
+                at = next(i for i, batch in enumerate(committed) if i >= len(stands) or stands[i] != batch)
+                found = stands[at] if at < len(stands) else "nothing"
+                raise CheckFailed(
+                    f"partition {view.partition} on node {node}: {found} stands where {committed[at]} was committed"
+                )
+
+
+def check_clients(
+    history: list[AnyEvent], machines: Iterable[Machine], views: Iterable[PartitionView]
+) -> None:
+    """C1, with a last reading of every log up to its watermark."""
+    by_node = {machine.node_id: machine for machine in machines}
+    for view in views:
+        broker: SimBroker = by_node[view.leader].process
+        hosted, name = broker.hosted[view.partition], f"t-{view.partition}"
+        end = hosted.replica.high_watermark
+        history.append(Positioned("judge", name, 0))
+        offsets, records = [], []
+        for batch in hosted.log.batches:
+            for at, record in enumerate(batch.records):
+                if batch.base_offset + at < end:
+                    offsets.append(batch.base_offset + at)
+                    records.append(record)
+        history.append(Polled("judge", name, offsets, records))
+        history.append(ReadAll("judge", name, end))
+    violations = check_history(history)
+    if violations:
+        raise CheckFailed(report(violations))

@@ -1,0 +1,114 @@
+"""Known failures of replication, as changes to the real cores: each must be caught by the checkers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from unittest.mock import patch
+
+import msgspec
+
+from ringlog.replication import leader as leader_module
+from ringlog.replication.follower import Follower
+from ringlog.replication.leader import Diverged, Leader
+from ringlog.replication.messages import Part, Want
+from ringlog.replication.view import EpochEnd, ReplicaLog
+from tests.sim.faults import KINDS
+from tests.sim.replica_broker import SimBroker
+from tests.sim.replica_controller import SimController
+from tests.sim.replica_log import SimLog
+from tests.sim.replicas import replicas
+
+ALL_KINDS = (*KINDS, "rot", "wipe")
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One failure: what is changed, and the faults under which it shows."""
+
+    changes: Sequence[tuple[object, str, object]]
+    kinds: Sequence[str] = ALL_KINDS
+
+    @contextmanager
+    def alive(self) -> Iterator[None]:
+        """The code has the failure inside of the block."""
+        patches = [patch.object(owner, name, value) for owner, name, value in self.changes]
+        for one in patches:
+            one.start()
+        try:
+            yield
+        finally:
+            for one in reversed(patches):
+                one.stop()
+
+    def scenario(self, seed: int) -> list[str]:
+        """Run one seed with the failure in."""
+        with self.alive():
+            return replicas(seed, kinds=self.kinds)
+
+
+def _by_offsets_alone(self: Leader, want: Want, log: ReplicaLog) -> Diverged | None:
+    return Diverged(EpochEnd(want.last_epoch, log.end_offset)) if want.fetch_offset > log.end_offset else None
+
+
+def _believing(method: Callable[..., object]) -> Callable[..., object]:
+    """Follower.take, for an answer of any epoch."""
+
+    def take(self: Follower, part: Part, batches: object, log: ReplicaLog) -> object:
+        return method(self, msgspec.structs.replace(part, leader_epoch=self.view.leader_epoch), batches, log)
+
+    return take
+
+
+def _counting_proposals(self: Leader, log: ReplicaLog) -> bool:
+    """Leader.advance of a leader that thinks its wish is granted."""
+    nodes = self.pending.nodes if self.pending is not None else self.view.isr
+    if len(self.view.isr) < self.view.min_insync:
+        return False
+    offset = min(self._held(node, log) for node in nodes)
+    moved = offset > self.high_watermark
+    self.high_watermark = max(self.high_watermark, offset)
+    return moved
+
+
+def _without_minimum(self: Leader, log: ReplicaLog) -> bool:
+    """Leader.advance, however few are in sync."""
+    view, self.view = self.view, self.view._replace(min_insync=1)
+    try:
+        return _advance(self, log)
+    finally:
+        self.view = view
+
+
+def _joins_at_once(self: Leader, node: int, log: ReplicaLog) -> bool:
+    """Leader._may_join, as soon as somebody asks for anything."""
+    return self.followers[node].held_offset >= 0
+
+
+_advance = Leader.advance
+
+MUTANTS: dict[str, Mutant] = {
+    "truncation to the high watermark instead of by epoch": Mutant(
+        [(SimBroker, "truncates_to_watermark", True)], ("kill", "pause", "isolate")
+    ),
+    "a fetch without the current epoch": Mutant(
+        [
+            (leader_module, "require_epoch", lambda epoch, view: None),
+            (Leader, "_divergence", _by_offsets_alone),
+            (Follower, "take", _believing(Follower.take)),
+        ]
+    ),
+    "acks before the flush, and power is lost": Mutant(
+        [(SimLog, "acks_before_flush", True)], ("power", "rough")
+    ),
+    "minority corruption accepted as truth": Mutant(
+        [(SimController, "believes_restarted", True)], ("rot", "kill")
+    ),
+    "a proposed ISR counts before the controller agrees": Mutant([(Leader, "advance", _counting_proposals)]),
+    "committed with fewer than min.insync.replicas": Mutant([(Leader, "advance", _without_minimum)]),
+    "a replica joins the ISR before it has caught up": Mutant([(Leader, "_may_join", _joins_at_once)]),
+    "the ISR changes whatever the proposal was made against": Mutant([(SimController, "compares", False)]),
+    "a leader that restarted goes on in its epoch": Mutant([(SimController, "bumps_on_restart", False)]),
+    "any replica is elected when none is in sync": Mutant([(SimController, "elects_anyone", True)]),
+}

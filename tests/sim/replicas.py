@@ -1,0 +1,173 @@
+"""The scenario of replication: three brokers, replicas of the real cores, clients that keep a history, and a storm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ringlog.errors import RinglogError
+from ringlog.model import NO_LEADER
+from ringlog.replication.view import PartitionView
+from tests.sim.faults import KINDS, Storm
+from tests.sim.machine import Machine
+from tests.sim.network import Network
+from tests.sim.replay import CheckFailed, failing_with_story
+from tests.sim.replica_broker import SimBroker
+from tests.sim.replica_checks import ReplicaWatcher, check_clients, check_replicas
+from tests.sim.replica_clients import SimConsumer, SimProducer
+from tests.sim.replica_controller import CONTROLLER, SimController
+from tests.sim.scheduler import Scheduler
+from tests.support.checkers.recording import AnyEvent
+
+NODES = (1, 2, 3)
+PARTITIONS = (1, 2)
+FIRST_CLIENT = 100
+SETTLE_MS = 60_000.0
+
+
+class ReplicaStorm(Storm):
+    """The usual faults, and disks that rot or are replaced: one machine at a time, while others are in sync."""
+
+    def __init__(self, world: ReplicaWorld, kinds: Sequence[str]) -> None:
+        super().__init__(world.scheduler, world.network, world.machines, kinds=kinds)
+        self._world = world
+        self._hurt: Machine | None = None
+
+    def _break(self) -> None:
+        """While a machine that was hurt is not whole again the others are left alone: two at once are a majority."""
+        if self._is_healing():
+            self._next()
+        else:
+            super()._break()
+
+    def _is_healing(self) -> bool:
+        hurt, views = self._hurt, self._world.controller.views.values()
+        if hurt is not None and hurt.up and all(hurt.node_id in view.isr for view in views):
+            self._hurt = hurt = None
+        return hurt is not None and not self._over
+
+    def _may_hurt(self) -> bool:
+        """Whether the others are sure to be elected: they are up, connected and in sync."""
+        return (
+            self._network.is_whole
+            and all(machine.up and not machine.paused for machine in self._machines)
+            and all(set(view.isr) == set(view.replicas) for view in self._world.controller.views.values())
+        )
+
+    def _rot(self, machine: Machine, lasts_ms: float) -> None:
+        """Some batch that was flushed cannot be read at the next start."""
+        if self._may_hurt():
+            journals = [
+                j for name, j in sorted(machine.disk.journals().items()) if name[0] == "p" and j.flushed
+            ]
+            machine.kill()
+            for journal in journals:
+                at = self._scheduler.random.randrange(min(len(journal.flushed), len(journal.items)) or 1)
+                if at < len(journal.items) and journal.items[at] == journal.flushed[at]:
+                    journal.rot(at)
+                    self._note(f"item {at} rots on {machine.node_id}, which is down")
+            self._hurt, self._world.watcher.hurt = machine, machine.node_id
+            self._later(lasts_ms, "start", machine)
+
+    def _wipe(self, machine: Machine, lasts_ms: float) -> None:
+        if self._may_hurt():
+            self._note(f"the disk of {machine.node_id} is replaced")
+            machine.kill()
+            machine.disk.wipe()
+            self._hurt, self._world.watcher.hurt = machine, machine.node_id
+            self._later(lasts_ms, "start", machine)
+
+
+class ReplicaWorld:
+    """A whole cluster."""
+
+    def __init__(
+        self,
+        seed: int,
+        *,
+        broker: type[SimBroker] = SimBroker,
+        controller: type[SimController] = SimController,
+        min_insync: int = 2,
+        nodes: Sequence[int] = NODES,
+        partitions: Sequence[int] = PARTITIONS,
+    ) -> None:
+        self.scheduler = Scheduler(seed)
+        self.network = Network(self.scheduler)
+        self.history: list[AnyEvent] = []
+        self.machines: list[Machine] = []
+        self.watcher = ReplicaWatcher(self.machines)
+        views = []
+        for partition in partitions:
+            replicas = tuple(nodes[(partition + at) % len(nodes)] for at in range(3))
+            views.append(PartitionView(partition, NO_LEADER, 0, 0, replicas, replicas, min_insync))
+        hosts = {node: [view.partition for view in views if node in view.replicas] for node in nodes}
+        brain = Machine(CONTROLLER, self.scheduler, self.network, lambda machine: controller(machine, views))
+        brain.start()
+        self.controller: SimController = brain.process
+        for node in nodes:
+            program = lambda machine: broker(machine, hosts[machine.node_id], self.watcher)  # noqa: E731
+            self.machines.append(Machine(node, self.scheduler, self.network, program))
+        self.producers: list[SimProducer] = []
+        self.consumers: list[SimConsumer] = []
+
+    def start(self, producers: int) -> None:
+        """Start all machines and clients."""
+        for machine in self.machines:
+            machine.start()
+        partitions = list(self.controller.views)
+        for at in range(producers):
+            partition = partitions[at % len(partitions)]
+            self.producers.append(
+                SimProducer(FIRST_CLIENT + at, partition, self.scheduler, self.network, self.history)
+            )
+        for at, partition in enumerate(partitions[:2]):
+            client = FIRST_CLIENT + producers + at
+            self.consumers.append(SimConsumer(client, partition, self.scheduler, self.network, self.history))
+        for client in (*self.producers, *self.consumers):
+            client.begin()
+
+    def settled(self) -> bool:
+        """All clients are answered, all partitions have leaders, and all replicas are in sync."""
+        return all(producer.idle for producer in self.producers) and all(
+            view.leader != NO_LEADER and set(view.isr) == set(view.replicas)
+            for view in self.controller.views.values()
+        )
+
+    def judge(self) -> None:
+        """Everything that must hold when all is over."""
+        for machine in self.machines:
+            for hosted in machine.process.hosted.values():
+                if hosted.replica.halted is not None:
+                    raise CheckFailed(str(hosted.replica.halted))
+        views = [view for view in self.controller.views.values() if view.leader != NO_LEADER]
+        check_replicas(self.watcher, self.machines, views)
+        check_clients(self.history, self.machines, views)
+
+
+def replicas(
+    seed: int,
+    *,
+    broker: type[SimBroker] = SimBroker,
+    controller: type[SimController] = SimController,
+    kinds: Sequence[str] = (*KINDS, "rot", "wipe"),
+    storm_ms: float = 8_000.0,
+) -> list[str]:
+    """Nothing acknowledged is lost and replicas agree, whatever happened; afterwards, all are in sync again."""
+    world = ReplicaWorld(seed, broker=broker, controller=controller)
+    storm = ReplicaStorm(world, kinds)
+    try:
+        world.start(producers=3)
+        world.scheduler.run_for(500)
+        storm.begin()
+        world.scheduler.run_for(storm_ms)
+        storm.mend()
+        for producer in world.producers:
+            producer.stop()
+        if not world.scheduler.run_until(world.settled, within_ms=SETTLE_MS, step_ms=100):
+            views = list(world.controller.views.values())
+            world.judge()  # it says more than that
+            raise CheckFailed(f"not in sync again within {SETTLE_MS} ms: {views}")
+        world.scheduler.run_for(2_000)
+        world.judge()
+    except (CheckFailed, RinglogError, AssertionError) as error:
+        raise failing_with_story(storm.trace, error) from error
+    return storm.trace

@@ -1,0 +1,41 @@
+"""Replication survives every storm, and each of its known failures is caught."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.sim.replay import run_seeds
+from tests.sim.replica_mutants import MUTANTS
+from tests.sim.replicas import replicas
+from tests.support.amounts import amount
+
+SEEDS = 1_000
+CATCH_S_MAX = 60.0
+"""For one mutant; most take a second or two."""
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_nothing_acknowledged_is_lost_and_replicas_agree_whatever_happens(part):
+    first = 100_000 * part
+    ran = run_seeds("replicas", replicas, range(first, first + amount(12, SEEDS)), within_s=amount(20, 3_000))
+    assert ran > 0
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_known_failure_is_caught(name):
+    until_s = time.monotonic() + CATCH_S_MAX
+    for seed in range(SEEDS):
+        try:
+            MUTANTS[name].scenario(seed)
+        except AssertionError as caught:
+            replicas(seed, kinds=MUTANTS[name].kinds)  # it is the failure that is caught, not the seed
+            print(f"{name}: caught by seed {seed}: {str(caught).splitlines()[0]}")
+            return
+        assert time.monotonic() < until_s, f"not caught within {CATCH_S_MAX} s and {seed + 1} seeds"
+    pytest.fail(f"not caught within {SEEDS} seeds")
+
+
+def test_the_same_seed_tells_the_same_story():
+    assert replicas(7) == replicas(7)

@@ -1,0 +1,206 @@
+"""Fetches between nodes: conversations that name what changed, long polls, answers that are late or lost."""
+
+from __future__ import annotations
+
+from ringlog.limits import (
+    REPLICA_BACKOFF_MS,
+    REPLICA_FETCH_BYTES,
+    REPLICA_FETCH_WAIT_MS,
+    REPLICA_REPLY_MS_MAX,
+)
+from ringlog.replication.fetcher import Fetcher
+from ringlog.replication.leader import Serve
+from ringlog.replication.messages import Part, ReplicaFetched
+from ringlog.replication.replica import Replica
+from ringlog.replication.serving import Plan, ServingDesk
+from ringlog.replication.view import PartitionView
+from tests.support.replica_world import MemoryLog, spans
+
+ROOM = REPLICA_FETCH_BYTES
+
+
+class Side:
+    """The replicas of some partitions on one node."""
+
+    def __init__(self, node: int, partitions: int = 3) -> None:
+        self.node = node
+        self.replicas = {p: Replica(node, p) for p in range(partitions)}
+        self.logs = {p: MemoryLog() for p in range(partitions)}
+        self.follow(leader_epoch=1)
+
+    def follow(self, leader_epoch: int) -> None:
+        for p, replica in self.replicas.items():
+            view = PartitionView(p, 1, leader_epoch, leader_epoch, (1, 2), (1, 2))
+            replica.follow(view, self.logs[p], self.node * 100, 0)
+
+    def find(self, partition: int) -> tuple[Replica, MemoryLog]:
+        return self.replicas[partition], self.logs[partition]
+
+
+def pair() -> tuple[Side, ServingDesk, Side, Fetcher]:
+    leader, follower = Side(1), Side(2)
+    fetcher = Fetcher(2, 200, 0, 1)
+    for p, replica in follower.replicas.items():
+        fetcher.add(replica, follower.logs[p])
+    return leader, ServingDesk(leader.find), follower, fetcher
+
+
+def answer(plan: Plan, *partitions: int) -> ReplicaFetched:
+    parts = [Part(p, 0, 1, 0, 0, 0) for p in partitions]
+    return ReplicaFetched(plan.fetch.session, plan.fetch.sequence, plan.lost, parts)
+
+
+def partitions_of(plan: Plan) -> list[int]:
+    return [entry.want.partition for entry in plan.entries]
+
+
+def test_the_first_fetch_names_all_partitions_and_later_ones_those_that_changed():
+    _, desk, follower, fetcher = pair()
+    first = fetcher.next_fetch(0, ROOM)
+    assert [want.partition for want in first.wants] == [0, 1, 2]
+    assert desk.fetch("net", first, 0) == ([], []), "there is nothing to say, so it waits"
+    (plan,) = desk.expire(REPLICA_FETCH_WAIT_MS)
+    fetcher.take(answer(plan, 1))
+    follower.logs[1].append(1, 5)
+    second = fetcher.next_fetch(600, ROOM)
+    assert [(want.partition, want.fetch_offset) for want in second.wants] == [(1, 5)]
+    assert second.sequence == first.sequence + 1
+
+
+def test_a_fetch_that_waits_is_answered_when_a_partition_grows():
+    leader, desk, _, fetcher = pair()
+    desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
+    leader.logs[2].append(1, 3)
+    (plan,) = desk.grown(2, 10)
+    assert [(entry.want.partition, entry.verdict) for entry in plan.entries] == [(2, Serve(0))]
+    assert desk.grown(2, 11) == [], "it was answered"
+
+
+def test_a_partition_that_is_behind_is_answered_at_once():
+    leader, desk, _, fetcher = pair()
+    leader.logs[0].append(1, 3)
+    (plan,), moved = desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
+    assert partitions_of(plan) == [0]
+    assert moved == []
+
+
+def test_what_found_no_room_in_an_answer_comes_first_in_the_next_one():
+    leader, desk, _, fetcher = pair()
+    for p in (0, 1, 2):
+        leader.logs[p].append(1, 3)
+    (plan,), _ = desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
+    assert partitions_of(plan) == [0, 1, 2]
+    desk.put_back(plan, [1, 2])
+    fetcher.take(answer(plan, 0))
+    (plan,), _ = desk.fetch("net", fetcher.next_fetch(1, ROOM), 1)
+    assert partitions_of(plan) == [1, 2, 0]
+
+
+def test_one_fetch_is_on_its_way_and_news_overtakes_it():
+    _, desk, follower, fetcher = pair()
+    first = fetcher.next_fetch(0, ROOM)
+    desk.fetch("net", first, 0)
+    assert fetcher.next_fetch(1, ROOM) is None
+    fetcher.remove(2)
+    fetcher.add(follower.replicas[2], follower.logs[2])
+    second = fetcher.next_fetch(2, ROOM)
+    assert [want.partition for want in second.wants] == [2] and second.forget == [2]
+    plans, _ = desk.fetch("net", second, 2)
+    assert [plan.fetch for plan in plans] == [first], "the one that waited is answered, empty"
+    assert plans[0].entries == []
+    assert fetcher.take(answer(plans[0])) == []
+    fetcher.add(follower.replicas[0], follower.logs[0])
+    assert fetcher.next_fetch(3, ROOM) is not None
+    fetcher.add(follower.replicas[0], follower.logs[0])
+    assert fetcher.next_fetch(4, ROOM) is None, "two are under way"
+
+
+def test_what_is_held_is_reported_beside_the_fetch_and_commits():
+    leader, desk, follower, fetcher = pair()
+    leader.logs[0].append(1, 4)
+    leader.logs[0].flush()
+    (plan,), _ = desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
+    fetcher.take(answer(plan, 0))
+    follower.logs[0].add(spans((0, 3, 1)))
+    desk.fetch("net", fetcher.next_fetch(1, ROOM), 1)
+    assert fetcher.report() is None
+    follower.logs[0].flush()
+    fetcher.progressed(0)
+    report = fetcher.report()
+    assert [(want.partition, want.held_offset) for want in report.wants] == [(0, 4)]
+    assert desk.held(2, 200, report.wants, 2) == [0]
+    assert leader.replicas[0].high_watermark == 4
+    assert fetcher.report() is None
+
+
+def test_nothing_is_asked_for_without_room():
+    _, _, _, fetcher = pair()
+    assert fetcher.next_fetch(0, 0) is None
+    assert fetcher.next_fetch(0, 1000).bytes_max == 1000
+
+
+def test_an_answer_that_is_lost_is_given_up_and_the_conversation_begins_anew():
+    _, desk, _, fetcher = pair()
+    first = fetcher.next_fetch(0, ROOM)
+    desk.fetch("net", first, 0)
+    late = REPLICA_FETCH_WAIT_MS + REPLICA_REPLY_MS_MAX
+    assert fetcher.due_ms() == late
+    assert fetcher.next_fetch(late - 1, ROOM) is None
+    second = fetcher.next_fetch(late, ROOM)
+    assert (second.session, second.sequence) == (first.session + 1, 0)
+    assert len(second.wants) == 3
+    assert fetcher.take(ReplicaFetched(first.session, 0, False, [])) is None, "nobody waits for it"
+    desk.fetch("net", second, late)
+    assert desk.fetch("net", first, late) == ([], []), "an old fetch that comes late is not answered"
+    assert desk.fetch("net", second, late) == ([], []), "nor one that comes twice"
+
+
+def test_a_leader_that_does_not_know_the_conversation_says_so():
+    leader, _, _, fetcher = pair()
+    first = fetcher.next_fetch(0, ROOM)
+    fetcher.take(ReplicaFetched(first.session, first.sequence, False, []))
+    second = fetcher.next_fetch(1, ROOM)
+    (plan,), _ = ServingDesk(leader.find).fetch("net", second, 1)
+    assert plan.lost
+    assert fetcher.take(answer(plan)) is None
+    third = fetcher.next_fetch(2, ROOM)
+    assert (third.session, third.sequence, len(third.wants)) == (second.session + 1, 0, 3)
+
+
+def test_an_epoch_that_is_over_is_told_at_once():
+    leader, desk, _, fetcher = pair()
+    desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
+    leader.follow(leader_epoch=2)
+    (plan,) = desk.grown(1, 5)
+    assert plan.entries[0].verdict.code == "FENCED_LEADER_EPOCH"
+
+
+def test_a_partition_that_cannot_be_served_is_asked_for_again_a_little_later():
+    _, _, _, fetcher = pair()
+    first = fetcher.next_fetch(0, ROOM)
+    fetcher.take(ReplicaFetched(first.session, 0, False, [Part(1, 9, 1, 0, 0, 0)]))
+    fetcher.pause(1, 10)
+    second = fetcher.next_fetch(10, ROOM)
+    assert second.wants == [] and second.wait_ms == REPLICA_BACKOFF_MS
+    assert fetcher.due_ms() == 10 + REPLICA_BACKOFF_MS
+    assert fetcher.next_fetch(11, ROOM) is None
+    third = fetcher.next_fetch(10 + REPLICA_BACKOFF_MS, ROOM)
+    assert [want.partition for want in third.wants] == [1], "it does not wait for the answer to the second"
+
+
+def test_a_leader_that_cannot_be_reached_is_asked_again_after_a_pause():
+    _, _, _, fetcher = pair()
+    fetcher.next_fetch(0, ROOM)
+    fetcher.failed(5)
+    assert fetcher.next_fetch(6, ROOM) is None
+    assert fetcher.next_fetch(5 + REPLICA_BACKOFF_MS, ROOM).sequence == 0
+
+
+def test_sessions_of_a_process_that_died_are_forgotten():
+    leader, desk, _, fetcher = pair()
+    first = fetcher.next_fetch(0, ROOM)
+    desk.fetch("net", first, 0)
+    desk.leave(lambda asker: asker == "net")
+    leader.logs[0].append(1, 1)
+    assert desk.grown(0, 1) == []
+    assert desk.next_deadline_ms is None

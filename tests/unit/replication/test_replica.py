@@ -1,0 +1,83 @@
+"""A replica takes views in order, and keeps what outlives a role."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringlog.errors import NotLeader, PartitionOffline, ReplicaHalted
+from ringlog.model import NO_LEADER
+from ringlog.replication.view import PartitionView
+from tests.support.replica_world import PARTITION, MemoryLog, Node, fetch, spans
+
+VIEW = PartitionView(PARTITION, 1, 5, 10, (1, 2, 3), (1, 2, 3))
+
+
+def test_it_leads_or_follows_as_the_view_says():
+    one, two, four = Node(1), Node(2), Node(4)
+    for node in (one, two, four):
+        assert node.follow(VIEW)
+    assert one.replica.leader is not None and one.replica.follower is None
+    assert two.replica.follower is not None and two.replica.leader is None
+    assert four.replica.leader is None and four.replica.follower is None
+
+
+@pytest.mark.parametrize("old", [VIEW, VIEW._replace(leader_epoch=4, partition_epoch=11, leader=2)])
+def test_a_view_that_is_not_later_changes_nothing(old):
+    one = Node(1)
+    one.follow(VIEW)
+    role = one.replica.leader
+    assert not one.follow(old)
+    assert one.replica.leader is role and one.replica.view == VIEW
+
+
+def test_a_change_of_the_isr_keeps_the_role():
+    one, two = Node(1), Node(2)
+    one.follow(VIEW)
+    two.follow(VIEW)
+    role, changed = one.replica.leader, VIEW._replace(isr=(1, 2), partition_epoch=11)
+    assert not one.follow(changed) and not two.follow(changed)
+    assert one.replica.leader is role and role.view == changed
+    assert two.replica.follower is not None and two.replica.follower.view == changed
+
+
+def test_the_watermark_outlives_the_role():
+    log = MemoryLog(spans((0, 9, 4)))
+    one, two, three = Node(1, log), Node(2), Node(3)
+    for node in (one, two, three):
+        node.follow(VIEW)
+    for node in (two, three):
+        fetch(node, one)
+        node.log.flush()
+        fetch(node, one)
+    fetch(two, one)
+    assert one.replica.high_watermark == two.replica.high_watermark == 10
+    after = VIEW._replace(leader=2, leader_epoch=6, partition_epoch=11)
+    one.follow(after)
+    two.follow(after)
+    assert one.replica.high_watermark == two.replica.high_watermark == 10
+
+
+def test_a_client_is_told_why_there_is_no_leader_here():
+    two = Node(2)
+    two.follow(VIEW)
+    with pytest.raises(NotLeader):
+        two.replica.must_lead()
+    two.follow(VIEW._replace(leader=NO_LEADER, leader_epoch=6, isr=(1,)))
+    with pytest.raises(PartitionOffline, match=r"\[1\] are down"):
+        two.replica.must_lead()
+
+
+def test_a_log_that_is_ahead_of_the_metadata_halts():
+    one = Node(1, MemoryLog(spans((0, 9, 6))))
+    one.follow(VIEW)
+    with pytest.raises(ReplicaHalted, match="another history"):
+        one.replica.must_lead()
+
+
+def test_a_halted_replica_takes_no_role_any_more():
+    two = Node(2, MemoryLog(spans((0, 9, 4))))
+    two.follow(VIEW)
+    two.replica.halt(ReplicaHalted("look at it"))
+    assert two.follow(VIEW._replace(leader=2, leader_epoch=6))
+    with pytest.raises(ReplicaHalted, match="look at it"):
+        two.replica.must_lead()
