@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class RinglogError(Exception):
@@ -43,6 +43,31 @@ class CorruptBatch(CorruptInput):
     """A record batch that is not whole, or not what its CRC says."""
 
     code = "CORRUPT_BATCH"
+
+
+class UnreadableBatch(CorruptBatch):
+    """A batch that a consumer fetched and cannot read: `consumer.seek(error.partition, error.next_offset)` goes on
+    behind it, without what it holds. Until then it is fetched, and raised, again."""
+
+    def __init__(
+        self,
+        field: str,
+        position: int,
+        reason: str,
+        partition: tuple[str, int],
+        offset: int,
+        next_offset: int,
+    ) -> None:
+        super().__init__(field, position, reason)
+        self.partition = partition
+        """(topic, partition), as `seek` takes it."""
+        self.offset = offset
+        """The first that cannot be read."""
+        self.next_offset = next_offset
+        """Where the next batch begins; `offset + 1` where not even that can be trusted."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (*super().__reduce__()[1], self.partition, self.offset, self.next_offset))
 
 
 class CorruptFile(CorruptInput):
@@ -322,6 +347,13 @@ class ClientClosed(RinglogError):
     """The client was closed. Make a new one."""
 
     code = "CLIENT_CLOSED"
+
+
+class EpochMismatch(RinglogError):
+    """A streaming query writes an epoch that is not the one in the log under its number; the message says how to
+    write it all the same."""
+
+    code = "EPOCH_MISMATCH"
 
 
 class NodeRunning(RinglogError):

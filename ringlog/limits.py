@@ -134,6 +134,12 @@ OFFSETS_EXPIRY_MS = 7 * 24 * 3600 * 1000
 OFFSETS_PARTITIONS = 50
 """Partitions of the offsets topic. Never changes: a group's place is its name's hash modulo this."""
 
+# The Spark sink.
+SINK_GATHER_BYTES = 4 * MIB
+"""Rows of a task are gathered to this much before they are shared out over partitions."""
+SINK_MARKS_MAX = 1000
+"""Partitions whose offsets tell that an epoch is committed: one would do, and all fit into one request."""
+
 # Replication.
 REPLICA_FETCH_BYTES = 4 * MIB
 """Data of one answer to a follower; a single larger batch is sent all the same."""

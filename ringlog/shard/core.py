@@ -18,10 +18,12 @@ from ringlog.errors import (
     UnsupportedVersion,
     check,
 )
+from ringlog.limits import BATCH_HEADER_BYTES
 from ringlog.log.batch import BatchInfo, batch_infos
 from ringlog.log.events import Event, Fenced, Progress, StartMoved, disk_error
 from ringlog.log.reading import TimedOffset
 from ringlog.log.store import LogStore
+from ringlog.model import Codec
 from ringlog.net.framing import GROUP_APIS, Acks, Api, Flag
 from ringlog.net.messages import (
     EARLIEST,
@@ -38,6 +40,8 @@ from ringlog.net.messages import (
     decode_body,
 )
 from ringlog.net.wire_errors import number_of
+from ringlog.records.codecs import check_beginning
+from ringlog.records.format import CODEC_MASK, codec_of
 from ringlog.records.scan import scan
 from ringlog.ring.drain import DrainStatus
 from ringlog.ring.frame import is_overdue
@@ -48,9 +52,6 @@ from ringlog.shard.deleting import DeletionDesk
 from ringlog.shard.fetching import FetchDesk
 from ringlog.shard.groups import GroupDesk
 from ringlog.shard.hosting import HostedPartition, Hosting
-
-_CODEC_BITS = 0b111
-"""All attributes that a client may set: the rest is the broker's, or of transactions."""
 
 
 class ShardCore:
@@ -135,10 +136,12 @@ class ShardCore:
         hosted = self.hosting.find(asker.partition)
         if self.groups.hosts(asker.partition):
             raise InvalidRequest(f"{hosted.name} is the node's own: nobody else writes to it")
-        if attributes & ~_CODEC_BITS:
+        if attributes & ~CODEC_MASK:  # the rest is the broker's, or of transactions
             raise InvalidRequest(
                 f"batch attributes {attributes:#x}: clients set the codec alone; transactions are not there yet"
             )
+        if attributes & CODEC_MASK:
+            _check_codecs(data)
         if acks not in (Acks.NONE, Acks.LEADER, Acks.ALL):
             raise InvalidRequest(f"acks {acks}: use 0, 1 or 2 (all)")
         for batch in batches:
@@ -300,6 +303,17 @@ class _OffsetQuestion:
         self._found[at] = found
         if len(self._found) == len(self._queries):
             self._asker.reply_struct(ListOffsetsReply([self._found[i] for i in range(len(self._queries))]))
+
+
+def _check_codecs(data: memoryview) -> None:
+    """Refuse what certainly cannot be unfolded. The rest is for readers to find out: a node that unfolded all it takes
+    would do its clients' work, at their rate."""
+    for row in scan(data, level="headers").table:
+        codec = codec_of(int(row["attributes"]))
+        if codec is not Codec.NONE:
+            at = int(row["position"])
+            records = data[at + BATCH_HEADER_BYTES : at + int(row["length"])]
+            check_beginning(codec, records, at + BATCH_HEADER_BYTES)
 
 
 def _refusal(status: DrainStatus, position: int, body: memoryview) -> RinglogError:
