@@ -41,7 +41,7 @@ fuzz: $(VENV)/.test ## the fuzz targets of every native parser; RUNS=… inputs 
 	$(BIN)/python tests/fuzz/run.py --runs $(RUNS)
 
 soak: $(VENV)/.test ## the fault tests in their full amounts
-	RINGLOG_SOAK=1 $(BIN)/python -m pytest tests/fault tests/litmus --timeout 3600
+	RINGLOG_SOAK=1 $(BIN)/python -m pytest tests/fault tests/litmus tests/sim --timeout 3600
 
 format: $(VENV)/.dev ## format Python
 	$(BIN)/ruff format .

@@ -171,6 +171,13 @@ CONTROL_RING_BYTES = 4 * MIB
 DELTA_RECORDS_MAX = 1000
 """Metadata records in one frame; each is far below a kilobyte."""
 
+REPLICATION_FACTOR_DEFAULT = 3
+REPLICATION_FACTOR_MAX = 64
+
+# The quorum of controllers.
+QUORUM_APPEND_BYTES_MAX = 1 * MIB
+"""Data of the entries in one message; a single larger entry is sent all the same."""
+
 assert FRAME_BYTES_MAX <= REQUEST_RING_BYTES // 4 - 8
 assert CONTROL_BODY_BYTES_MAX + DELTA_RECORDS_MAX * KIB // 2 <= CONTROL_RING_BYTES // 4
 assert FETCH_PARTITIONS_MAX * 64 < REPLY_RING_BYTES // 4
