@@ -253,6 +253,27 @@ class ControllerUnavailable(RinglogError):
     retriable = True
 
 
+class NotController(RinglogError):
+    """This node does not lead the cluster's metadata, or no longer does. Retry: the one that does is asked next."""
+
+    code = "NOT_CONTROLLER"
+    retriable = True
+
+
+class StaleBroker(RinglogError):
+    """The controller knows a later life of this node, or none. Register again."""
+
+    code = "STALE_BROKER"
+    retriable = True
+
+
+class NotEnoughBrokers(RinglogError):
+    """Fewer nodes are ready than there are to be replicas. Retry when more have joined, or ask for fewer."""
+
+    code = "NOT_ENOUGH_BROKERS"
+    retriable = True
+
+
 class NodeUnavailable(RinglogError):
     """No node answers at this address. Start one with `ringlog start`, or check --bootstrap."""
 
@@ -347,6 +368,13 @@ class ClientClosed(RinglogError):
     """The client was closed. Make a new one."""
 
     code = "CLIENT_CLOSED"
+
+
+class EpochMismatch(RinglogError):
+    """A streaming query writes an epoch that is not the one in the log under its number; the message says how to
+    write it all the same."""
+
+    code = "EPOCH_MISMATCH"
 
 
 class NodeRunning(RinglogError):

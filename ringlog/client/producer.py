@@ -9,14 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from ringlog.client.accumulator import Accumulator, TopicQueues
+from ringlog.client.accumulator import BATCH_BYTES_MAX, Accumulator, TopicQueues
 from ringlog.client.connection import Connection
 from ringlog.client.futures import BatchState, ManyFuture, RecordFuture
 from ringlog.client.many import Chunk, chunks_of, rows_by_partition
 from ringlog.client.partition_queue import Batch, PartitionQueue, ProducerId
 from ringlog.client.sender import Send, Sender
 from ringlog.client.settings import ProducerSettings, acks_of, settings_of
-from ringlog.errors import BufferFull, ClientClosed, InvalidRequest, RequestTimeout, RinglogError
+from ringlog.errors import (
+    BatchTooLarge,
+    BufferFull,
+    ClientClosed,
+    InvalidRequest,
+    RequestTimeout,
+    RinglogError,
+)
 from ringlog.net.framing import Acks, Api, Header
 from ringlog.net.messages import (
     InitProducerReply,
@@ -167,6 +174,11 @@ class Producer:
                 codec=settings.codec,
                 level=settings.compression_level,
             )
+            if len(cut.data) - HEADROOM > BATCH_BYTES_MAX:
+                raise BatchTooLarge(
+                    f"a record makes a batch of {len(cut.data) - HEADROOM} bytes, and a frame takes {BATCH_BYTES_MAX}: "
+                    "set compression_type, or send it in parts"
+                )
             to = queue if queue is not None else queues.next_sticky()
             state = BatchState(to.topic, to.index)
             state.count = cut.count

@@ -11,6 +11,7 @@ from ringlog.errors import InvalidRequest
 from ringlog.limits import (
     BATCH_HEADER_BYTES,
     FRAME_BYTES_MAX,
+    REPLICATION_FACTOR_MAX,
     RETENTION_MS_DEFAULT,
     SEGMENT_BYTES_DEFAULT,
     SEGMENT_BYTES_MAX,
@@ -105,6 +106,11 @@ SETTINGS: dict[str, Setting] = {
     ),
     "max.compaction.lag.ms": Setting(
         str(_TIME_MS_MAX), "records are compacted at this age at the latest", _whole_number(1, _TIME_MS_MAX)
+    ),
+    "min.insync.replicas": Setting(
+        "1",
+        "with fewer replicas in sync than this, records are refused (acks=all)",
+        _whole_number(1, REPLICATION_FACTOR_MAX),
     ),
     "compression.type": Setting(
         "producer", "who compresses: producer (batches are kept as they came)", _one_of("producer")
