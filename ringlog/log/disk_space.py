@@ -47,9 +47,11 @@ def floor_of(reserve_bytes: int) -> int:
 class DiskSpace:
     """The free space below one directory, as it was last looked at, and who may use it."""
 
-    def __init__(self, disk: Disk, root: str) -> None:
+    def __init__(self, disk: Disk, root: str, step_bytes_max: int = PREALLOCATE_BYTES_MAX) -> None:
+        """`step_bytes_max`: what a partition may reserve ahead while there is enough."""
         self._disk = disk
         self._root = root
+        self._step_bytes_max = step_bytes_max
         self.free_bytes: int | None = None
         """None: not known yet."""
         self.reserve_bytes = 0
@@ -106,6 +108,6 @@ class DiskSpace:
     def step_bytes_max(self) -> int:
         """How much a partition may reserve ahead of need: less as space ends, or a few would take it all."""
         if self.free_bytes is None:
-            return PREALLOCATE_BYTES_MAX
+            return self._step_bytes_max
         wanted = (self.free_bytes - self.reserve_bytes) // _STEPS
-        return max(PREALLOCATE_BYTES_MIN, min(wanted, PREALLOCATE_BYTES_MAX))
+        return max(PREALLOCATE_BYTES_MIN, min(wanted, self._step_bytes_max))
