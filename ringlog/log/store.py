@@ -20,8 +20,8 @@ from ringlog.limits import (
 )
 from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
-from ringlog.log.claims import Claims, Lock
 from ringlog.log.bounds import ShardBounds
+from ringlog.log.claims import Claims, Lock
 from ringlog.log.context import ShardContext
 from ringlog.log.disk_space import DiskSpace
 from ringlog.log.events import Appended, Event, disk_error
