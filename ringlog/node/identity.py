@@ -93,8 +93,8 @@ class NamesLock:
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as data_dir, NamesLock(data_dir)():
-    ...     sorted(os.listdir(data_dir))
-    ['names.lock']
+    ...     os.listdir(data_dir) == [NAMES_LOCK_NAME]
+    True
     """
 
     def __init__(self, data_dir: str | os.PathLike[str]) -> None:
