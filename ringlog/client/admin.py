@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from ringlog.client.commits import OffsetAndMetadata
 from ringlog.client.connection import Connection
 from ringlog.client.deleting import delete_records
 from ringlog.client.group_admin import GroupAdmin, GroupInfo, PlannedReset
@@ -201,6 +202,12 @@ class Admin:
         """A group's members, partitions, offsets and lag. UnknownGroup when there is none of that name."""
         return self._groups.describe(group_id, self._patience_s(timeout))
 
+    def group_offsets(
+        self, group_id: str, *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All that a group has committed, in one request; nothing when there is no such group."""
+        return self._groups.offsets(group_id, self._patience_s(timeout))
+
     def plan_reset(
         self,
         group_id: str,
@@ -259,6 +266,11 @@ class Admin:
             len(reply.topics),
             partitions,
         )
+
+    def topic_defaults(self, *, timeout: float | None = None) -> dict[str, str]:
+        """What the node's configuration says of topics that do not say otherwise."""
+        reply = self._connection.call(Api.METADATA, MetadataRequest([]), MetadataReply, timeout_s=timeout)
+        return dict(reply.topic_defaults)
 
     def close(self) -> None:
         """End the connection. Twice is fine."""

@@ -44,7 +44,9 @@ class Connection:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
-        self._endpoints = endpoints_of(settings.bootstrap)
+        named = endpoints_of(settings.bootstrap)
+        self._endpoints = random.sample(named, len(named))
+        """In an order of this client's own: of many clients that name the same addresses, each gets its share."""
         self._ticks: list[Tick] = []
         self._at_end: list[Callable[[], Ended | None]] = []
         self._fork_handlers: list[Callable[[], Callable[[], None] | None]] = []

@@ -174,7 +174,8 @@ class Consumer:
 
         At most `max_records`, by default `max_poll_records`; None or 0: all that was fetched. Fields are decoded
         when they are looked at. Errors that retries do not help are raised here, typed, and again as long as they
-        last; nothing is ever skipped. CorruptBatch: what came was not what its CRC says, and is fetched again.
+        last; nothing is ever skipped. UnreadableBatch: what came cannot be read (a CRC that is wrong, records that
+        do not unfold), and is fetched again; `seek(error.partition, error.next_offset)` goes on behind it.
         """
         most = self._settings.max_poll_records if max_records is ... else max_records or None
         if most is not None and most < 0:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
+import random
 import threading
 import time
 from collections import deque
@@ -323,10 +324,12 @@ class Loop:
     def _nearer_endpoint(self, reply: MetadataReply, now_s: float) -> str | None:
         if self._dealer.endpoint.startswith("ipc://") or reply.host_id != host_id():
             return None
-        for endpoint in reply.endpoints:
-            if endpoint.startswith("ipc://") and self._ipc_not_before_s.get(endpoint, 0.0) <= now_s:
-                return endpoint
-        return None
+        near = [
+            endpoint
+            for endpoint in reply.endpoints
+            if endpoint.startswith("ipc://") and self._ipc_not_before_s.get(endpoint, 0.0) <= now_s
+        ]
+        return random.choice(near) if near else None  # a node with several network processes has one for each
 
     def _lose(self, now_s: float, why: str) -> None:
         """Fail what was sent: whether it was done is not known, and no answer can come any more."""

@@ -9,7 +9,7 @@ from ringlog.client.assigned import Assigned
 from ringlog.client.consumer_settings import ConsumerSettings
 from ringlog.client.fetch_driver import FetchDriver
 from ringlog.client.records import ConsumerRecord
-from ringlog.errors import CorruptBatch
+from ringlog.errors import CorruptBatch, UnreadableBatch
 from ringlog.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -112,8 +112,10 @@ class Poller:
         if parts is not None:
             self._driver.change(lambda _: assigned.replace_head(*parts))
             return
+        behind = assigned.chunks[0].behind_fault(position)
         now_s = time.monotonic()
         self._driver.change(lambda fetcher: fetcher.refetch(assigned, now_s))
         where = f"{assigned.tp}, in the batch at offset {position}: {wrong.field}"
-        hint = "It will be fetched again; seek() behind it to go on without it"
-        raise CorruptBatch(where, wrong.position, f"{wrong.reason}. {hint}") from wrong
+        hint = f"It will be fetched again; seek to {behind} to go on without it"
+        reason = f"{wrong.reason}. {hint}"
+        raise UnreadableBatch(where, wrong.position, reason, assigned.tp, position, behind) from wrong

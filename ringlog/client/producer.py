@@ -9,14 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from ringlog.client.accumulator import Accumulator, TopicQueues
+from ringlog.client.accumulator import BATCH_BYTES_MAX, Accumulator, TopicQueues
 from ringlog.client.connection import Connection
 from ringlog.client.futures import BatchState, ManyFuture, RecordFuture
 from ringlog.client.many import Chunk, chunks_of, rows_by_partition
 from ringlog.client.partition_queue import Batch, PartitionQueue, ProducerId
 from ringlog.client.sender import Send, Sender
 from ringlog.client.settings import ProducerSettings, acks_of, settings_of
-from ringlog.errors import BufferFull, ClientClosed, InvalidRequest, RequestTimeout, RinglogError
+from ringlog.errors import (
+    BatchTooLarge,
+    BufferFull,
+    ClientClosed,
+    InvalidRequest,
+    RequestTimeout,
+    RinglogError,
+)
 from ringlog.net.framing import Acks, Api, Header
 from ringlog.net.messages import (
     InitProducerReply,
@@ -32,6 +39,8 @@ from ringlog.records.partitioner import partition_for
 Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
 
 _LOOK_AT_TOPICS_S = 1.0
+_LOOK_AGAIN_S = 0.05
+"""Between two looks while records wait for a topic whose metadata proved wrong."""
 _CLOSED = "the producer was closed; make a new one"
 
 
@@ -63,7 +72,9 @@ class Producer:
         self._sender = Sender(self._settings, self._accumulator, lambda: random.uniform(0.8, 1.2))
         self._asked_producer = False
         self._ask_producer_at_s = 0.0
-        self._look_at_s = 0.0
+        self._looked_s = -_LOOK_AT_TOPICS_S
+        self._misplaced: set[str] = set()
+        """Topics whose metadata proved wrong, and no others have come yet."""
         if self._finalizer is not None:
             self._finalizer.detach()
         self._finalizer = weakref.finalize(self, _abandon, self._connection, self._sender, self._topics)
@@ -167,6 +178,11 @@ class Producer:
                 codec=settings.codec,
                 level=settings.compression_level,
             )
+            if len(cut.data) - HEADROOM > BATCH_BYTES_MAX:
+                raise BatchTooLarge(
+                    f"a record makes a batch of {len(cut.data) - HEADROOM} bytes, and a frame takes {BATCH_BYTES_MAX}: "
+                    "set compression_type, or send it in parts"
+                )
             to = queue if queue is not None else queues.next_sticky()
             state = BatchState(to.topic, to.index)
             state.count = cut.count
@@ -281,14 +297,16 @@ class Producer:
             self._send(send, now_s)
         if self._sender.needs_producer and not self._asked_producer and now_s >= self._ask_producer_at_s:
             self._ask_producer()
-        if now_s >= self._look_at_s and self._topics:
-            self._look_at_s = now_s + _LOOK_AT_TOPICS_S
+        is_lost = bool(self._sender.stale or self._misplaced)
+        look_at_s = self._looked_s + (_LOOK_AGAIN_S if is_lost else _LOOK_AT_TOPICS_S)
+        if now_s >= look_at_s and self._topics:
+            self._looked_s, look_at_s = now_s, now_s + _LOOK_AGAIN_S
             self._look_at_topics()
         times = [self._sender.next_time_s()]
         if self._sender.needs_producer and not self._asked_producer:
             times.append(self._ask_producer_at_s)
-        if self._sender.stale:
-            times.append(self._look_at_s)
+        if self._sender.stale or self._misplaced:
+            times.append(look_at_s)
         return min((time_s for time_s in times if time_s is not None), default=None)
 
     def _send(self, send: Send, now_s: float) -> None:
@@ -351,10 +369,17 @@ class Producer:
 
     def _look_at_topics(self) -> None:
         while self._sender.stale:
-            self._connection.forget(self._sender.stale.pop())
+            name = self._sender.stale.pop()
+            self._connection.forget(name)
+            self._misplaced.add(name)
         for name, queues in list(self._topics.items()):
             known = self._connection.topic_now(name)
-            if known is not None and known is not queues.metadata:
+            if known is queues.metadata:
+                continue
+            self._misplaced.discard(
+                name
+            )  # what came, if only that the topic is gone, is looked at again in its turn
+            if known is not None:
                 with self._lock:
                     queues.update(known)
 
