@@ -106,6 +106,11 @@ SETTINGS: dict[str, Setting] = {
     "max.compaction.lag.ms": Setting(
         str(_TIME_MS_MAX), "records are compacted at this age at the latest", _whole_number(1, _TIME_MS_MAX)
     ),
+    "min.insync.replicas": Setting(
+        "1",
+        "so many replicas must be in sync for a record to be taken (acks=all) and to become committed",
+        _whole_number(1, 64),
+    ),
     "compression.type": Setting(
         "producer", "who compresses: producer (batches are kept as they came)", _one_of("producer")
     ),

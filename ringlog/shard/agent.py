@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 from ringlog.errors import RingClosed, RingCorrupt, RingStale
 from ringlog.log.store import LogStore
+from ringlog.net.cluster_messages import AlterIsrReply
+from ringlog.net.messages import decode_body
 from ringlog.ring.board import Board, Links, ProcessState, Topology
 from ringlog.ring.stats import LoopClock, Stats
 from ringlog.shard.commands import NodeApi, node_frame, pack_u64
@@ -44,7 +46,14 @@ class ShardAgent:
         self._stats = stats
         self._stopping = stopping
         _, shard = board.topology.role(process)
-        self.core = ShardCore(shard, store, stats, region, first_session=secrets.randbelow(2**31) + 1)
+        self.core = ShardCore(
+            shard,
+            store,
+            stats,
+            region,
+            first_session=secrets.randbelow(2**31) + 1,
+            incarnation=int(board.processes[process]["incarnation"]),
+        )
         self._applied_version = -1
         self._clock = LoopClock(stats)
         self._shown_ms = 0
@@ -72,6 +81,7 @@ class ShardAgent:
         self._store.push(now_ms)
         news = self._take_deltas()
         core.hosting.work(now_ms)
+        core.replication.work(now_ms)
         self._report_applied()
         core.fetches.expire(now_ms)
         room = self._links.pump()
@@ -90,6 +100,7 @@ class ShardAgent:
             core.hosting.next_retry_ms,
             self._store.upkeep.due_ms,
             core.groups.next_due_ms,
+            core.replication.next_due_ms,
         ):
             if due_ms is not None:
                 wait_s = min(wait_s, max(0.0, (due_ms - now_ms) / 1000))
@@ -127,6 +138,8 @@ class ShardAgent:
             for message in messages:
                 if message.body[1] == NodeApi.DELTA:
                     self.core.take_delta(message.body[32:])
+                elif message.body[1] == NodeApi.ALTER_ISR:
+                    self.core.replication.altered(decode_body(message.body[32:], AlterIsrReply))
             end.reader.release()
         except (RingStale, RingClosed, RingCorrupt):
             return False  # its process is gone or mad: the supervisor will make a new one
@@ -152,6 +165,7 @@ class ShardAgent:
                 change.old.close()
             if change.peer == Topology.CONTROLLER:
                 self._applied_version = -1
+                self.core.replication.controller = change.new
 
     def _show(self, now_ms: int) -> None:
         if now_ms - self._shown_ms >= SHOW_MS:
