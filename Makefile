@@ -8,7 +8,7 @@ RUNS ?= 2000000
 NATIVE := $(shell find ringlog/native -name '*.cpp' -o -name '*.hpp' -o -name 'CMakeLists.txt')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench fuzz soak format clean
+.PHONY: help setup demo demo-spark test check bench fuzz soak format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -18,8 +18,12 @@ setup: $(VENV)/.installed ## build ringlog and install it into .venv, with `ring
 demo: setup ## a node, a million records, a kill in the middle, every record checked
 	$(BIN)/ringlog demo
 
-test: $(VENV)/.test ## all tests, with short seeded runs of the slow lanes
-	$(BIN)/python -m pytest -n $(shell nproc) --dist worksteal
+demo-spark: $(VENV)/.examples ## page views through a node and a streaming job of Spark: counts checked, throughput and lag plotted
+	$(BIN)/python -m examples.page_views.demo
+
+test: $(VENV)/.spark ## all tests, with short seeded runs of the slow lanes
+	$(BIN)/python -m pytest -n $(shell nproc) --dist worksteal --ignore tests/spark
+	$(BIN)/python -m pytest tests/spark  # by themselves: one session of Spark serves them all, and takes every core
 
 check: $(VENV)/.dev ## formatting, lint, types, import contracts, C++ warnings: in seconds
 	$(BIN)/ruff format --check .
@@ -28,15 +32,16 @@ check: $(VENV)/.dev ## formatting, lint, types, import contracts, C++ warnings: 
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/check_native.py
 
-bench: $(VENV)/.test ## every figure beside its limit, measured in one run
+bench: $(VENV)/.spark ## every figure beside its limit, measured in one run
 	$(BIN)/python -m perf micro
 	$(BIN)/python -m perf node
+	$(BIN)/python -m perf spark
 
 fuzz: $(VENV)/.test ## the fuzz targets of every native parser; RUNS=… inputs each
 	$(BIN)/python tests/fuzz/run.py --runs $(RUNS)
 
 soak: $(VENV)/.test ## the fault tests in their full amounts
-	RINGLOG_SOAK=1 $(BIN)/python -m pytest tests/fault tests/litmus --timeout 3600
+	RINGLOG_SOAK=1 $(BIN)/python -m pytest tests/fault tests/litmus tests/sim --timeout 3600
 
 format: $(VENV)/.dev ## format Python
 	$(BIN)/ruff format .
@@ -56,6 +61,17 @@ $(VENV)/.installed: pyproject.toml scripts/install.sh $(NATIVE) | $(BIN)/python
 
 $(VENV)/.test: $(VENV)/.installed
 	@scripts/install.sh $(BIN)/python test
+	@touch $@
+
+# Spark is half a gigabyte and needs Java: only what runs it waits for it.
+$(VENV)/.spark: $(VENV)/.test
+	@scripts/require-java.sh
+	@scripts/install.sh $(BIN)/python test,examples
+	@touch $@
+
+$(VENV)/.examples: $(VENV)/.installed
+	@scripts/require-java.sh
+	@scripts/install.sh $(BIN)/python examples
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test

@@ -6,6 +6,7 @@ import click
 
 from perf.micro.command import micro
 from perf.node.command import node
+from perf.spark.command import spark
 
 
 @click.group()
@@ -15,6 +16,7 @@ def perf() -> None:
 
 perf.add_command(micro)
 perf.add_command(node)
+perf.add_command(spark)
 
 if __name__ == "__main__":
     perf(prog_name="python -m perf")

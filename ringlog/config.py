@@ -59,6 +59,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         if self.disk_engine not in ("auto", "io_uring", "plain"):
             raise InvalidRequest(f"disk_engine={self.disk_engine!r}: use auto, io_uring or plain")
         require_listen(self.listen, insecure=self.insecure)
+        port = self.listen.rpartition(":")[2]
+        if self.listen.startswith("tcp://") and int(port) + self.nets - 1 > 65535:
+            raise InvalidRequest(
+                f"listen={self.listen!r}: {self.nets} network processes need {self.nets} ports in a row from there on"
+            )
         if self.metrics_listen is not None:
             if not _is_port(self.metrics_listen.rpartition(":")[2]):
                 raise InvalidRequest(f"metrics_listen={self.metrics_listen!r}: use HOST:PORT")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 class RinglogError(Exception):
@@ -45,6 +45,31 @@ class CorruptBatch(CorruptInput):
     code = "CORRUPT_BATCH"
 
 
+class UnreadableBatch(CorruptBatch):
+    """A batch that a consumer fetched and cannot read: `consumer.seek(error.partition, error.next_offset)` goes on
+    behind it, without what it holds. Until then it is fetched, and raised, again."""
+
+    def __init__(
+        self,
+        field: str,
+        position: int,
+        reason: str,
+        partition: tuple[str, int],
+        offset: int,
+        next_offset: int,
+    ) -> None:
+        super().__init__(field, position, reason)
+        self.partition = partition
+        """(topic, partition), as `seek` takes it."""
+        self.offset = offset
+        """The first that cannot be read."""
+        self.next_offset = next_offset
+        """Where the next batch begins; `offset + 1` where not even that can be trusted."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (*super().__reduce__()[1], self.partition, self.offset, self.next_offset))
+
+
 class CorruptFile(CorruptInput):
     """An index, snapshot or state file that does not hold what it must. These are derived: rebuilt when bad."""
 
@@ -67,6 +92,12 @@ class OffsetOutOfRange(RinglogError):
     """The offset is below the log's start or above its end; the message names both."""
 
     code = "OFFSET_OUT_OF_RANGE"
+
+
+class DataLoss(RinglogError):
+    """Records that were asked for are no longer, or not, in the log; the message names the range."""
+
+    code = "DATA_LOSS"
 
 
 class PartitionFenced(RinglogError):
@@ -222,6 +253,27 @@ class ControllerUnavailable(RinglogError):
     retriable = True
 
 
+class NotController(RinglogError):
+    """This node does not lead the cluster's metadata, or no longer does. Retry: the one that does is asked next."""
+
+    code = "NOT_CONTROLLER"
+    retriable = True
+
+
+class StaleBroker(RinglogError):
+    """The controller knows a later life of this node, or none. Register again."""
+
+    code = "STALE_BROKER"
+    retriable = True
+
+
+class NotEnoughBrokers(RinglogError):
+    """Fewer nodes are ready than there are to be replicas. Retry when more have joined, or ask for fewer."""
+
+    code = "NOT_ENOUGH_BROKERS"
+    retriable = True
+
+
 class NodeUnavailable(RinglogError):
     """No node answers at this address. Start one with `ringlog start`, or check --bootstrap."""
 
@@ -316,6 +368,13 @@ class ClientClosed(RinglogError):
     """The client was closed. Make a new one."""
 
     code = "CLIENT_CLOSED"
+
+
+class EpochMismatch(RinglogError):
+    """A streaming query writes an epoch that is not the one in the log under its number; the message says how to
+    write it all the same."""
+
+    code = "EPOCH_MISMATCH"
 
 
 class NodeRunning(RinglogError):

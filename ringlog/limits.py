@@ -132,6 +132,12 @@ OFFSETS_EXPIRY_MS = 7 * 24 * 3600 * 1000
 OFFSETS_PARTITIONS = 50
 """Partitions of the offsets topic. Never changes: a group's place is its name's hash modulo this."""
 
+# The Spark sink.
+SINK_GATHER_BYTES = 4 * MIB
+"""Rows of a task are gathered to this much before they are shared out over partitions."""
+SINK_MARKS_MAX = 1000
+"""Partitions whose offsets tell that an epoch is committed: one would do, and all fit into one request."""
+
 # Replication.
 REPLICA_FETCH_BYTES = 4 * MIB
 """Data of one answer to a follower; a single larger batch is sent all the same."""
@@ -159,6 +165,13 @@ REPLY_RING_BYTES = 8 * MIB
 CONTROL_RING_BYTES = 4 * MIB
 DELTA_RECORDS_MAX = 1000
 """Metadata records in one frame; each is far below a kilobyte."""
+
+REPLICATION_FACTOR_DEFAULT = 3
+REPLICATION_FACTOR_MAX = 64
+
+# The quorum of controllers.
+QUORUM_APPEND_BYTES_MAX = 1 * MIB
+"""Data of the entries in one message; a single larger entry is sent all the same."""
 
 assert FRAME_BYTES_MAX <= REQUEST_RING_BYTES // 4 - 8
 assert CONTROL_BODY_BYTES_MAX + DELTA_RECORDS_MAX * KIB // 2 <= CONTROL_RING_BYTES // 4

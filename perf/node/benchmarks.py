@@ -14,9 +14,12 @@ from perf.node.setting import NodeBench, chunk_of, send_all
 from perf.stats import median
 from ringlog.client.consumer import Consumer
 from ringlog.client.producer import Producer
+from ringlog.client.settings import ProducerSettings
 
 PARTITIONS = 16
-FRAME_BYTES = 256 * 1024
+FETCHED_FRAME_BYTES = 256 * 1024
+PRODUCED_FRAME_BYTES = ProducerSettings().batch_size
+_PRODUCED_LIMIT = f"raw ZeroMQ, tcp loopback, {PRODUCED_FRAME_BYTES >> 10} KiB frames"
 
 
 def produce_small(bench: NodeBench) -> Result:
@@ -27,7 +30,7 @@ def produce_small(bench: NodeBench) -> Result:
             lambda: (
                 bench.scale.small_records / send_all(producer, topic, chunk, bench.scale.small_records) / 1e6
             ),
-            lambda: bench.raw_loopback(FRAME_BYTES) * 1e3 / 107,
+            lambda: bench.raw_loopback(PRODUCED_FRAME_BYTES) * 1e3 / 107,
             bench.scale.rounds,
         )
     bench.drop(topic)
@@ -36,7 +39,7 @@ def produce_small(bench: NodeBench) -> Result:
         "produce_many of 100 B, acks=all flushed, 1 producer, 16 partitions",
         "M rec/s",
         samples,
-        "raw ZeroMQ, tcp loopback, 256 KiB frames",
+        _PRODUCED_LIMIT,
         limits,
         Goal.at_least(3, "M rec/s"),
         {"mb_per_s": median(samples) * 100},
@@ -50,13 +53,13 @@ def produce_large(bench: NodeBench) -> list[Result]:
     with Producer(bootstrap=bench.node.bootstrap) as producer:
         samples, limits = alternate(
             lambda: records * 1e-6 / send_all(producer, topic, chunk, records),
-            lambda: bench.raw_loopback(FRAME_BYTES),
+            lambda: bench.raw_loopback(PRODUCED_FRAME_BYTES),
             bench.scale.rounds,
         )
     bench.drop(topic)
     what = "produce_many of 1 KB, acks=all flushed, 1 producer, 16 partitions"
-    limit = "raw ZeroMQ, tcp loopback, 256 KiB frames"
-    notes = {"raw_ipc_gb_per_s": bench.raw_loopback(FRAME_BYTES, "ipc")}
+    limit = _PRODUCED_LIMIT
+    notes = {"raw_ipc_gb_per_s": bench.raw_loopback(PRODUCED_FRAME_BYTES, "ipc")}
     return [
         result_of("produce-1k", what, "GB/s", samples, limit, limits, Goal.share_of_limit(0.45), notes),
         result_of("produce-1k-rate", what, "GB/s", samples, limit, limits, Goal.at_least(0.4, "GB/s")),
@@ -152,7 +155,7 @@ def _consume_row(
 
         samples, limits = alternate(
             ours,
-            lambda: bench.raw_loopback(FRAME_BYTES) * 1e9 / record_bytes * per_record,
+            lambda: bench.raw_loopback(FETCHED_FRAME_BYTES) * 1e9 / record_bytes * per_record,
             bench.scale.rounds,
         )
     limit = "raw ZeroMQ, tcp loopback, 256 KiB frames"

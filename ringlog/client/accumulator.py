@@ -153,5 +153,14 @@ class Accumulator:
             self.unfinished.pop(batch.state, None)
             self.changed.notify_all()
 
+    def abandon(self) -> list[BatchState]:
+        """Hold nothing any more; the batches that are not done, the oldest first."""
+        with self.lock:
+            left = list(self.unfinished)
+            self.unfinished.clear()
+            self.bytes_held = 0
+            self.changed.notify_all()
+        return left
+
 
 __all__ = ["BATCH_BYTES_MAX", "Accumulator", "TopicQueues"]

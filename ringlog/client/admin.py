@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from ringlog.client.commits import OffsetAndMetadata
 from ringlog.client.connection import Connection
 from ringlog.client.deleting import delete_records
 from ringlog.client.group_admin import GroupAdmin, GroupInfo, PlannedReset
@@ -178,6 +179,12 @@ class Admin:
     def describe_group(self, group_id: str, *, timeout: float | None = None) -> GroupInfo:
         """A group's members, partitions, offsets and lag. UnknownGroup when there is none of that name."""
         return self._groups.describe(group_id, self._patience_s(timeout))
+
+    def group_offsets(
+        self, group_id: str, *, timeout: float | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All that a group has committed, in one request; nothing when there is no such group."""
+        return self._groups.offsets(group_id, self._patience_s(timeout))
 
     def plan_reset(
         self,

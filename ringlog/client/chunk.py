@@ -56,6 +56,17 @@ class Chunk:
             at = end
         return None
 
+    def behind_fault(self, position: int) -> int:
+        """Where to go on behind the first batch from a position on, which cannot be read: where the next one begins, if
+        the batch is what its CRC says and merely holds what nobody can open; else the next offset."""
+        at = 0
+        for row in scan(self.data, level="headers").table:
+            end, last = at + int(row["length"]), int(row["last_offset"])
+            if last >= position:
+                return last + 1 if scan(self.data[at:end], level="crc").fault is None else position + 1
+            at = end
+        return position + 1
+
     def take_arrow(self, position: int, most: int | None) -> tuple[pyarrow.RecordBatch, int]:
         """As `take`, as a RecordBatch, which may be empty."""
         from ringlog.client import arrow

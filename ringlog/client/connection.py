@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ringlog.client.loop import Loop, Tick
+from ringlog.client.loop import Ended, Loop, Tick
 from ringlog.client.metadata import TopicCache, topic_error
 from ringlog.client.settings import ClientSettings, endpoints_of
 from ringlog.errors import ClientClosed, InvalidRequest, RequestTimeout, RinglogError
@@ -44,8 +44,11 @@ class Connection:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
-        self._endpoints = endpoints_of(settings.bootstrap)
+        named = endpoints_of(settings.bootstrap)
+        self._endpoints = random.sample(named, len(named))
+        """In an order of this client's own: of many clients that name the same addresses, each gets its share."""
         self._ticks: list[Tick] = []
+        self._at_end: list[Callable[[], Ended | None]] = []
         self._fork_handlers: list[Callable[[], Callable[[], None] | None]] = []
         self._closed = False
         self._begin()
@@ -192,6 +195,10 @@ class Connection:
             if self._loop is not None:
                 self._loop.add_tick(held)
 
+    def on_end(self, handler: Ended) -> None:
+        """Call a bound method on the I/O thread when a bug ends that, with the reason: nothing is sent any more."""
+        self._at_end.append(weakref.WeakMethod(handler))
+
     def on_fork(self, handler: Callable[[], None]) -> None:
         """Call a bound method in the child of a fork, to drop what belongs to the parent."""
         self._fork_handlers.append(weakref.WeakMethod(handler))
@@ -200,6 +207,11 @@ class Connection:
         """Let the I/O thread make a pass, and start it if it does not run."""
         if not self._closed:
             (self._loop or self._started()).wake()
+
+    def check_runs(self) -> None:
+        """Raise why the I/O thread ended, if it has: a bug, which must not look like silence of the node."""
+        if self._loop is not None and not self._closed:
+            self._loop.check_runs()
 
     def on_io_thread(self) -> bool:
         """Whether the caller is the I/O thread, which must not wait for answers."""
@@ -229,6 +241,8 @@ class Connection:
                 loop = Loop(self._endpoints, name)
                 for tick in self._ticks:
                     loop.add_tick(tick)
+                here = weakref.ref(self)
+                loop.add_end(lambda why: _tell_end(here, why))
                 self._finalizer = weakref.finalize(self, loop.stop)
                 self._loop = loop  # before its first tick, which may ask which thread it is on
                 loop.start()
@@ -244,6 +258,16 @@ class Connection:
             handler = held()
             if handler is not None:
                 handler()
+
+
+def _tell_end(here: weakref.ref[Connection], why: RinglogError) -> None:
+    connection = here()
+    if connection is None or isinstance(why, ClientClosed):
+        return  # whoever closes a client knows
+    for held in connection._at_end:
+        handler = held()
+        if handler is not None:
+            handler(why)
 
 
 def _weakly(tick: Tick) -> Tick:

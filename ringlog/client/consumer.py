@@ -16,7 +16,7 @@ from ringlog.client.fetch_driver import FetchDriver
 from ringlog.client.fetcher import Fetcher
 from ringlog.client.group_reader import GroupReader, Listener
 from ringlog.client.offsets import OffsetAndTimestamp
-from ringlog.client.polling import Poller
+from ringlog.client.polling import FetchedBatches, Poller
 from ringlog.client.records import ConsumerRecord
 from ringlog.client.settings import settings_of
 from ringlog.errors import InvalidRequest, OffsetOutOfRange
@@ -174,7 +174,8 @@ class Consumer:
 
         At most `max_records`, by default `max_poll_records`; None or 0: all that was fetched. Fields are decoded
         when they are looked at. Errors that retries do not help are raised here, typed, and again as long as they
-        last; nothing is ever skipped. CorruptBatch: what came was not what its CRC says, and is fetched again.
+        last; nothing is ever skipped. UnreadableBatch: what came cannot be read (a CRC that is wrong, records that
+        do not unfold), and is fetched again; `seek(error.partition, error.next_offset)` goes on behind it.
         """
         most = self._settings.max_poll_records if max_records is ... else max_records or None
         if most is not None and most < 0:
@@ -198,6 +199,15 @@ class Consumer:
             raise InvalidRequest(f"max_records must not be negative, but is {max_records}")
         self._put_back()
         return self._polled(timeout_ms / 1000, lambda left_s: self._poller.arrow(left_s, max_records or None))
+
+    def poll_batches(self, timeout_ms: float = 1000) -> FetchedBatches | None:
+        """The next batches of one partition as the node sent them, None when none came within `timeout_ms`.
+
+        For those who decode on their own: `ringlog.records.decode` checks and opens them. Errors of the node are
+        raised as `poll` does.
+        """
+        self._put_back()
+        return self._polled(timeout_ms / 1000, self._poller.batches)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self

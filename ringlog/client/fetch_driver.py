@@ -37,6 +37,7 @@ class FetchDriver:
         self._changed = threading.Condition()
         self._interrupted = False
         connection.on_tick(self.tick)
+        connection.on_end(self._io_ended)
         _live.add(self)
 
     # -- the poller's side -------------------------------------------------------------------------------------
@@ -66,6 +67,7 @@ class FetchDriver:
             while True:
                 if self._connection.closed:
                     raise ClientClosed("the consumer was closed. Make a new one")
+                self._connection.check_runs()
                 now_s = time.monotonic()
                 assigned = self._fetcher.head(now_s)
                 if assigned is not None:
@@ -95,6 +97,7 @@ class FetchDriver:
         self._connection.wake()
         with self._changed:
             while self._fetcher.unsettled(some):
+                self._connection.check_runs()
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0:
                     names = ", ".join(str(tp) for tp in some[:5])
@@ -133,6 +136,11 @@ class FetchDriver:
         self._connection.send(
             Request(ask.api, ask.body, on_reply, on_error, ask.partition, timeout_s=ask.timeout_s)
         )
+
+    def _io_ended(self, why: RinglogError) -> None:
+        """The poller finds out by itself, once it looks."""
+        with self._changed:
+            self._changed.notify_all()
 
     # -- forks -------------------------------------------------------------------------------------------------
 

@@ -84,7 +84,7 @@ class BatchState:
         if event is not None:
             event.set()
         for callback, future in callbacks or ():
-            _call(callback, future)
+            call_safely(callback, future)
 
     def wait(self, timeout_s: float | None) -> bool:
         """Whether the batch is done, at the latest when the time is over. Ctrl-C interrupts it."""
@@ -103,17 +103,20 @@ class BatchState:
                 self._callbacks = self._callbacks or []
                 self._callbacks.append((callback, future))
                 return
-        _call(callback, future)
+        call_safely(callback, future)
 
     def timestamp(self, index: int) -> int:
         return self.timestamps if isinstance(self.timestamps, int) else self.timestamps[index]
 
 
-def _call(callback: Callable[[Any], object], future: Any) -> None:
-    """A user's callback must not stop the thread that serves all others; its error goes where thread errors go."""
+def call_safely(callback: Callable[[Any], object], what: Any) -> None:
+    """A callback must not stop the thread that serves all others, not even by sys.exit(); its error goes where errors
+    of threads go."""
     try:
-        callback(future)
-    except Exception:
+        callback(what)
+    except KeyboardInterrupt:
+        raise  # Ctrl-C, on the thread of a user who asked for a call at once
+    except BaseException:
         kind, error, trace = sys.exc_info()
         threading.excepthook(threading.ExceptHookArgs((kind, error, trace, threading.current_thread())))
 
@@ -135,7 +138,7 @@ class RecordFuture(tuple[BatchState, int]):
                 f"the record was not acknowledged within {timeout} s; it is still on its way"
             )
         if state.error is not None:
-            raise state.error
+            raise state.error.with_traceback(None)  # not on top of the frames of everyone who asked before
         offset = state.base_offset if state.base_offset < 0 else state.base_offset + index
         return RecordMetadata(state.topic, state.partition, offset, state.timestamp(index), state.durability)
 
@@ -188,7 +191,7 @@ class ManyFuture:
         """Where the records stand, batch by batch; raises the first error when any failed."""
         error = self.exception(timeout)
         if error is not None:
-            raise error
+            raise error.with_traceback(None)
         return [
             ProducedRange(s.topic, s.partition, s.base_offset, s.count, s.timestamp(0), s.durability)
             for s in self.states
@@ -210,7 +213,7 @@ class ManyFuture:
         for state in self.states:
             state.then(one_done, state)
         if not self.states:
-            _call(callback, self)
+            call_safely(callback, self)
 
     def _wait(self, timeout: float | None) -> None:
         until_s = None if timeout is None else time.monotonic() + timeout

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ringlog.client import offsets as lookups
 from ringlog.client.ages import behind_ms, timestamps_at
+from ringlog.client.commits import OffsetAndMetadata
 from ringlog.client.connection import Connection
 from ringlog.errors import CoordinatorLoading, UnknownGroup, UnknownTopic
 from ringlog.limits import OFFSETS_PARTITIONS
@@ -24,6 +25,8 @@ from ringlog.net.group_messages import (
     GroupResetRequest,
     GroupSummary,
     OffsetCommitReply,
+    OffsetFetchReply,
+    OffsetFetchRequest,
     OffsetToCommit,
     TopicPartitions,
 )
@@ -175,6 +178,24 @@ class GroupAdmin:
             for m in reply.members
         ]
         return GroupInfo(group_id, reply.state, reply.epoch, reply.assignor, members, partitions)
+
+    def offsets(self, group_id: str, timeout_s: float) -> dict[TopicPartition, OffsetAndMetadata]:
+        """All that a group has committed."""
+        try:
+            home = self._home(group_id, timeout_s)
+        except UnknownGroup:
+            return {}
+        reply = self._connection.call(
+            Api.OFFSET_FETCH,
+            OffsetFetchRequest(group_id),
+            OffsetFetchReply,
+            partition=home,
+            timeout_s=timeout_s,
+        )
+        return {
+            TopicPartition(row.topic, row.partition): OffsetAndMetadata(row.offset, row.metadata)
+            for row in reply.offsets
+        }
 
     def plan_reset(
         self,

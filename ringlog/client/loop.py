@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
+import random
 import threading
 import time
 from collections import deque
@@ -20,6 +21,7 @@ from enum import Enum
 
 import numpy as np
 
+from ringlog.client.futures import call_safely
 from ringlog.errors import (
     ClientClosed,
     CorruptFrame,
@@ -38,6 +40,7 @@ from ringlog.net.session import Request, Session
 from ringlog.net.wire_errors import raised
 
 Tick = Callable[[float], float | None]
+Ended = Callable[[RinglogError], None]
 
 _CONNECT_S = 1.0
 """How long an endpoint has to answer before the next one is tried, or ipc:// is given up for tcp://."""
@@ -64,6 +67,7 @@ class Loop:
         self._endpoints = endpoints
         self._outbox: deque[Request] = deque()
         self._ticks: list[Tick] = []
+        self._at_end: list[Ended] = []
         self._session = Session()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._sleeping = False
@@ -109,11 +113,20 @@ class Loop:
         self._ticks.append(tick)
         self._nudge()
 
+    def add_end(self, ended: Ended) -> None:
+        """Call back on the thread when it ends, with the reason."""
+        self._at_end.append(ended)
+
     def wake(self) -> None:
         """Let the thread make a pass. Cheap while it is awake; raises why it ended when it has."""
-        if self._ended is not None:
-            raise self._ended
+        self.check_runs()
         self._nudge()
+
+    def check_runs(self) -> None:
+        """Raise why the thread ended, if it has: anew each time, or the one would gather the frames of all."""
+        ended = self._ended
+        if ended is not None:
+            raise type(ended)(str(ended)) from ended
 
     def _nudge(self) -> None:
         self._woken = True
@@ -139,26 +152,31 @@ class Loop:
 
     def _run(self) -> None:
         end: RinglogError = ClientClosed("the client was closed")
-        self._sockets = Sockets(self._wake_fd)
         try:
+            self._sockets = Sockets(self._wake_fd)
             self._connect(time.monotonic(), self._endpoints[0])
             while not self._stopping:
                 self._pass()
-        except Exception as bug:
-            end = InvariantBroken(f"the client's I/O thread ended: {bug!r}")
+        except BaseException as bug:
+            end = InvariantBroken(f"the client's I/O thread ended: {bug!r}. Make a new client")
+            end.__cause__ = bug
             raise
         finally:
             self._end(end)
 
     def _end(self, why: RinglogError) -> None:
+        """Whatever ended the thread, and whatever else breaks now: everyone who waits is told."""
         with self._lock:
             self._ended = why
-        for request in [*self._session.lost(), *self._outbox]:
-            request.on_error(why)
+        for tell in [*(r.on_error for r in (*self._session.lost(), *self._outbox)), *self._at_end]:
+            call_safely(tell, why)
         self._outbox.clear()
         self._ticks.clear()
-        self._dealer.close()
-        self._sockets.close()
+        self._at_end.clear()
+        if hasattr(self, "_dealer"):
+            self._dealer.close()
+        if hasattr(self, "_sockets"):
+            self._sockets.close()
 
     def _pass(self) -> None:
         now_s = time.monotonic()
@@ -222,8 +240,11 @@ class Loop:
                 continue
             if match.header.flags & Flag.ERROR:
                 match.request.on_error(_error_in(match.body))
-            else:
+                continue
+            try:
                 match.request.on_reply(match.header, match.body)
+            except CorruptFrame as unreadable:
+                match.request.on_error(unreadable)
         self._woken = True
 
     def _expire(self, now_s: float) -> None:
@@ -303,10 +324,12 @@ class Loop:
     def _nearer_endpoint(self, reply: MetadataReply, now_s: float) -> str | None:
         if self._dealer.endpoint.startswith("ipc://") or reply.host_id != host_id():
             return None
-        for endpoint in reply.endpoints:
-            if endpoint.startswith("ipc://") and self._ipc_not_before_s.get(endpoint, 0.0) <= now_s:
-                return endpoint
-        return None
+        near = [
+            endpoint
+            for endpoint in reply.endpoints
+            if endpoint.startswith("ipc://") and self._ipc_not_before_s.get(endpoint, 0.0) <= now_s
+        ]
+        return random.choice(near) if near else None  # a node with several network processes has one for each
 
     def _lose(self, now_s: float, why: str) -> None:
         """Fail what was sent: whether it was done is not known, and no answer can come any more."""

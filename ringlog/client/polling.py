@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ringlog.client.assigned import Assigned
 from ringlog.client.consumer_settings import ConsumerSettings
 from ringlog.client.fetch_driver import FetchDriver
 from ringlog.client.records import ConsumerRecord
-from ringlog.errors import CorruptBatch
+from ringlog.errors import CorruptBatch, UnreadableBatch
 from ringlog.model import TopicPartition
 
 if TYPE_CHECKING:
     import pyarrow
+
+
+class FetchedBatches(NamedTuple):
+    """Whole batches of a partition, as the node sent them."""
+
+    tp: TopicPartition
+    data: memoryview
+    """The first batch may begin below `position`: a batch is never cut."""
+    position: int
+    """What was read on from."""
+    next_offset: int
+    """What to read on from; above the last record where compaction has removed some."""
 
 
 class Poller:
@@ -80,6 +92,16 @@ class Poller:
                 self._take_back({assigned.tp: position})
                 raise
 
+    def batches(self, timeout_s: float) -> FetchedBatches | None:
+        """One chunk as it came, from its first batch on: nothing in it is checked or opened."""
+        head = self._driver.head(time.monotonic() + timeout_s)
+        if head is None:
+            return None
+        assigned, position = head
+        chunk = assigned.chunks[0]
+        self._driver.advance(assigned, chunk.next_offset)
+        return FetchedBatches(chunk.tp, chunk.data, position, chunk.next_offset)
+
     def _take_back(self, begun_at: dict[TopicPartition, int]) -> None:
         if begun_at:
             self._driver.change(lambda fetcher: fetcher.seek_all(begun_at))
@@ -90,8 +112,10 @@ class Poller:
         if parts is not None:
             self._driver.change(lambda _: assigned.replace_head(*parts))
             return
+        behind = assigned.chunks[0].behind_fault(position)
         now_s = time.monotonic()
         self._driver.change(lambda fetcher: fetcher.refetch(assigned, now_s))
         where = f"{assigned.tp}, in the batch at offset {position}: {wrong.field}"
-        hint = "It will be fetched again; seek() behind it to go on without it"
-        raise CorruptBatch(where, wrong.position, f"{wrong.reason}. {hint}") from wrong
+        hint = f"It will be fetched again; seek to {behind} to go on without it"
+        reason = f"{wrong.reason}. {hint}"
+        raise UnreadableBatch(where, wrong.position, reason, assigned.tp, position, behind) from wrong

@@ -9,14 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from ringlog.client.accumulator import Accumulator, TopicQueues
+from ringlog.client.accumulator import BATCH_BYTES_MAX, Accumulator, TopicQueues
 from ringlog.client.connection import Connection
 from ringlog.client.futures import BatchState, ManyFuture, RecordFuture
 from ringlog.client.many import Chunk, chunks_of, rows_by_partition
 from ringlog.client.partition_queue import Batch, PartitionQueue, ProducerId
 from ringlog.client.sender import Send, Sender
 from ringlog.client.settings import ProducerSettings, acks_of, settings_of
-from ringlog.errors import BufferFull, ClientClosed, InvalidRequest, RequestTimeout, RinglogError
+from ringlog.errors import (
+    BatchTooLarge,
+    BufferFull,
+    ClientClosed,
+    InvalidRequest,
+    RequestTimeout,
+    RinglogError,
+)
 from ringlog.net.framing import Acks, Api, Header
 from ringlog.net.messages import (
     InitProducerReply,
@@ -53,6 +60,7 @@ class Producer:
         self._begin()
         self._connection.on_tick(self._tick)
         self._connection.on_fork(self._begin)
+        self._connection.on_end(self._io_ended)
 
     def _begin(self) -> None:
         """Everything that belongs to one process: a child begins with nothing on its way."""
@@ -166,6 +174,11 @@ class Producer:
                 codec=settings.codec,
                 level=settings.compression_level,
             )
+            if len(cut.data) - HEADROOM > BATCH_BYTES_MAX:
+                raise BatchTooLarge(
+                    f"a record makes a batch of {len(cut.data) - HEADROOM} bytes, and a frame takes {BATCH_BYTES_MAX}: "
+                    "set compression_type, or send it in parts"
+                )
             to = queue if queue is not None else queues.next_sticky()
             state = BatchState(to.topic, to.index)
             state.count = cut.count
@@ -174,7 +187,7 @@ class Producer:
             states.append(state)
             self._wait_for_room()
             self._accumulator.put(to, cut.data, state, self._acks, time.monotonic())
-            self._connection.wake()
+            self._wake()
             start = cut.stop
 
     def _append(
@@ -184,10 +197,20 @@ class Producer:
             if self._connection.closed:
                 raise ClientClosed(_CLOSED)
             future = self._accumulator.append(queues, queue, record, acks, time.monotonic())
-            self._connection.wake()
+            self._wake()
             if future is not None:
                 return future
             self._wait_for_room()
+
+    def _wake(self) -> None:
+        """Let the I/O thread look at what was added. If a bug has ended it, that fails here and now, with the rest."""
+        try:
+            self._connection.wake()
+        except RinglogError as raised:
+            # What was raised here holds this call's frames, and futures would hold it: they get the reason itself.
+            reason = raised.__cause__
+            self._io_ended(reason if isinstance(reason, RinglogError) else raised)
+            raise
 
     def _wait_for_room(self) -> None:
         accumulator = self._accumulator
@@ -225,6 +248,7 @@ class Producer:
     def flush(self, timeout: float | None = None) -> None:
         """Wait until every record produced so far stands or has failed; RequestTimeout after `timeout` seconds."""
         self._connection.check_may_wait()
+        self._connection.check_runs()
         accumulator = self._accumulator
         with self._lock:
             waiting = list(accumulator.unfinished)
@@ -234,7 +258,7 @@ class Producer:
             self._sender.flushing += 1
         try:
             if waiting:
-                self._connection.wake()
+                self._wake()
             until_s = None if timeout is None else time.monotonic() + timeout
             for state in waiting:
                 left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
@@ -334,6 +358,9 @@ class Producer:
         body = encode_body(InitProducerRequest())
         self._connection.send(Request(Api.INIT_PRODUCER, body, on_reply, on_error, timeout_s=timeout_s))
 
+    def _io_ended(self, why: RinglogError) -> None:
+        self._sender.fail_all(_queues(self._topics), why)
+
     def _look_at_topics(self) -> None:
         while self._sender.stale:
             self._connection.forget(self._sender.stale.pop())
@@ -347,8 +374,12 @@ class Producer:
 def _abandon(connection: Connection, sender: Sender, topics: dict[str, TopicQueues]) -> None:
     """End the connection, and tell those who still hold futures that nothing more will come."""
     connection.close()
-    queues = [queue for topic in topics.values() for queue in topic.queues]
-    sender.fail_all(queues, ClientClosed("the producer was closed before the record was acknowledged"))
+    gone = ClientClosed("the producer was closed before the record was acknowledged")
+    sender.fail_all(_queues(topics), gone)
+
+
+def _queues(topics: dict[str, TopicQueues]) -> list[PartitionQueue]:
+    return [queue for topic in list(topics.values()) for queue in list(topic.queues)]
 
 
 def _base_timestamp(data: bytearray) -> int:

@@ -174,14 +174,15 @@ class Sender:
         self._waiting.clear()
 
     def fail_all(self, queues: list[PartitionQueue], error: RinglogError) -> None:
-        """The client closes: nothing more will leave."""
+        """The client closes, or its I/O thread died: nothing more will leave, and every future is told why."""
         for queue in queues:
-            self._accumulator.close(queue)
-            for batch in (*queue.in_flight, *queue.failed, *queue.ready):
-                batch.state.fail(error)
-                self._accumulator.finished(batch)
-            queue.in_flight, queue.failed = [], []
-            queue.ready.clear()
+            with self._accumulator.lock:
+                self._accumulator.close(queue)
+                queue.in_flight, queue.failed = [], []
+                queue.ready.clear()
+        # All that is unfinished, also what a bug has lost between two queues.
+        for state in self._accumulator.abandon():
+            state.fail(error)
 
     def _give_up(self, queue: PartitionQueue, batch: Batch, error: RinglogError) -> None:
         before = queue.producer

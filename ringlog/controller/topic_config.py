@@ -11,6 +11,7 @@ from ringlog.errors import InvalidRequest
 from ringlog.limits import (
     BATCH_HEADER_BYTES,
     FRAME_BYTES_MAX,
+    REPLICATION_FACTOR_MAX,
     RETENTION_MS_DEFAULT,
     SEGMENT_BYTES_DEFAULT,
     SEGMENT_BYTES_MAX,
@@ -108,8 +109,8 @@ SETTINGS: dict[str, Setting] = {
     ),
     "min.insync.replicas": Setting(
         "1",
-        "so many replicas must be in sync for a record to be taken (acks=all) and to become committed",
-        _whole_number(1, 64),
+        "with fewer replicas in sync than this, records are refused (acks=all)",
+        _whole_number(1, REPLICATION_FACTOR_MAX),
     ),
     "compression.type": Setting(
         "producer", "who compresses: producer (batches are kept as they came)", _one_of("producer")

@@ -17,6 +17,8 @@ class Appended(NamedTuple):
 
     base_offset: int
     last_offset: int
+    append_time_ms: int = -1
+    """The time of all their records, that of the first append for a repeat; -1: they keep their producer's times."""
     repeated: bool = False
 
 

@@ -158,7 +158,7 @@ class PartitionLog:
         check(bool(batches) and sum(b.nbytes for b in batches) == data.nbytes, "the batches fill the data")
         repeat = judge_append(self, batches, data.nbytes)
         if repeat is not None:
-            return Appended(repeat.base_offset, repeat.last_offset, repeated=True)
+            return Appended(*repeat, repeated=True)
         records = sum(b.record_count for b in batches)
         if self.must_roll(data.nbytes, records, now_ms):
             self.roll(now_ms)
@@ -172,7 +172,7 @@ class PartitionLog:
         check(next_offset == base_offset + records, "offsets are dense at append")
         extent = self.copy_in(data, now_ms)
         self.note(batches, extent, base_offset, now_ms, leader_epoch)
-        return Appended(base_offset, next_offset - 1)
+        return Appended(base_offset, next_offset - 1, now_ms if self.settings.append_time else -1)
 
     def must_roll(self, nbytes: int, records: int, now_ms: int) -> bool:
         """Whether so much more belongs into a new segment."""
@@ -244,7 +244,7 @@ class PartitionLog:
         *,
         stamped: bool = True,
     ) -> None:
-        """Bring all that is derived from the log up to the batches just copied."""
+        """Bring all that is derived from the log up to the batches just copied. `stamped`: with the present time."""
         active = self.active
         if active.position == 0:
             active.created_ms = now_ms
@@ -252,12 +252,15 @@ class PartitionLog:
         position, offset = active.position, base_offset
         for batch in batches:
             last_offset = offset + batch.record_count - 1
-            timestamp = now_ms if self.settings.append_time and stamped else batch.max_timestamp
+            append_time_ms = now_ms if stamped else batch.max_timestamp
+            timestamp = append_time_ms if self.settings.append_time else batch.max_timestamp
             active.index.add_batch(last_offset, position, timestamp)
             extent.batch_positions.append(position)
             extent.batch_last_offsets.append(last_offset)
             if batch.producer_id >= 0:
-                self.producers.note(batch, offset, now_ms)
+                self.producers.note(
+                    batch, offset, now_ms, append_time_ms if self.settings.append_time else -1
+                )
             position += batch.nbytes
             offset = last_offset + 1
         nbytes = position - active.position

@@ -29,6 +29,8 @@ class KeptBatch(msgspec.Struct, array_like=True, frozen=True):
     last_sequence: int
     base_offset: int
     last_offset: int
+    append_time_ms: int = -1
+    """-1: its records have the producer's own times."""
 
 
 class ProducerEntry(msgspec.Struct, array_like=True):
@@ -48,10 +50,11 @@ class Snapshot(msgspec.Struct, array_like=True):
 
 
 class Repeat(NamedTuple):
-    """The batch was appended before, at these offsets."""
+    """The batch was appended before, at these offsets, and at this time unless its records have their producer's."""
 
     base_offset: int
     last_offset: int
+    append_time_ms: int = -1
 
 
 def last_sequence(base_sequence: int, record_count: int) -> int:
@@ -96,7 +99,7 @@ class ProducerTable:
         last = last_sequence(batch.base_sequence, batch.record_count)
         for kept in entry.batches:
             if kept.base_sequence == batch.base_sequence and kept.last_sequence == last:
-                return Repeat(kept.base_offset, kept.last_offset)
+                return Repeat(kept.base_offset, kept.last_offset, kept.append_time_ms)
         wanted = (entry.batches[-1].last_sequence + 1) % SEQUENCE_COUNT if entry.batches else 0
         if batch.base_sequence != wanted:
             raise OutOfOrderSequence(
@@ -104,13 +107,14 @@ class ProducerTable:
             )
         return None
 
-    def note(self, batch: BatchInfo, base_offset: int, now_ms: int) -> None:
-        """The batch stands in the log from this offset on."""
+    def note(self, batch: BatchInfo, base_offset: int, now_ms: int, append_time_ms: int = -1) -> None:
+        """The batch stands in the log from this offset on; -1 for the time when its records keep their own."""
         kept = KeptBatch(
             batch.base_sequence,
             last_sequence(batch.base_sequence, batch.record_count),
             base_offset,
             base_offset + max(batch.record_count, 1) - 1,
+            append_time_ms,
         )
         entry = self._entries.pop(batch.producer_id, None)
         if entry is None or entry.epoch != batch.producer_epoch:

@@ -14,6 +14,7 @@ from ringlog.log.batch import batch_infos
 from ringlog.log.epochs import EpochHistory
 from ringlog.log.index import SegmentIndex
 from ringlog.log.producers import ProducerTable
+from ringlog.records.format import APPEND_TIME_BIT
 
 
 def replay_index(index: SegmentIndex, table: np.ndarray) -> None:
@@ -72,5 +73,8 @@ def replay_producers(producers: ProducerTable, table: np.ndarray, now_ms: int) -
     ]  # in the order of the log, as they were noted first
     # Compaction leaves fewer records than a batch had; its sequences went as far as its offsets still go.
     kept["record_count"] = kept["last_offset"] - kept["base_offset"] + 1
-    for batch, base_offset in zip(batch_infos(kept), kept["base_offset"].tolist(), strict=True):
-        producers.note(batch, base_offset, now_ms)
+    by_append = kept["attributes"] & APPEND_TIME_BIT != 0
+    append_times_ms = np.where(by_append, kept["max_timestamp"], -1).tolist()
+    offsets = kept["base_offset"].tolist()
+    for batch, base_offset, append_time_ms in zip(batch_infos(kept), offsets, append_times_ms, strict=True):
+        producers.note(batch, base_offset, now_ms, append_time_ms)

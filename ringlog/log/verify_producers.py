@@ -79,7 +79,7 @@ class SnapshotCheck:
                 self._add(path, what + f"a batch at offset {kept[-1].base_offset}; the log has none of its")
         elif replayed.epoch != saved.epoch:
             self._add(path, what + f"epoch {saved.epoch}; the log has {replayed.epoch}")
-        elif not self._compacted and replayed.batches[-len(kept) :] != kept:
+        elif not self._compacted and not _same(kept, replayed.batches[-len(kept) :]):
             self._add(path, what + f"{_spans(kept)}; the log has {_spans(replayed.batches[-len(kept) :])}")
 
     def _add(self, path: str, found: str) -> None:
@@ -112,6 +112,20 @@ class SnapshotCheck:
             else:
                 self._compare(offset, is_boundary=True)
         yield from self._findings
+
+
+def _same(saved: Sequence[KeptBatch], replayed: Sequence[KeptBatch]) -> bool:
+    """Whether these are the same batches. Snapshots of older versions do not say when they were appended."""
+    if len(saved) != len(replayed):
+        return False
+    return all(
+        _place(a) == _place(b) and a.append_time_ms in (-1, b.append_time_ms)
+        for a, b in zip(saved, replayed, strict=True)
+    )
+
+
+def _place(batch: KeptBatch) -> tuple[int, int, int, int]:
+    return batch.base_sequence, batch.last_sequence, batch.base_offset, batch.last_offset
 
 
 def _spans(batches: Sequence[KeptBatch]) -> str:

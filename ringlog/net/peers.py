@@ -28,6 +28,14 @@ class PendingRequest(NamedTuple):
     came_us: int
 
 
+class HeldFetch(NamedTuple):
+    """A fetch that waits until its client has received more."""
+
+    frame: bytes
+    due_ms: int
+    """When the client gives up, as `ring.frame.due_at` says it."""
+
+
 class Peer:
     """One client."""
 
@@ -52,7 +60,7 @@ class Peer:
         self.sent_bytes = 0
         self.received_bytes = 0
         """Of what was sent, as far as the client has said."""
-        self.held: deque[bytes] = deque()
+        self.held: deque[HeldFetch] = deque()
         """Fetches that wait until it has received more of what it asked for."""
 
     @property

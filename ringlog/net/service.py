@@ -6,6 +6,7 @@ knows which shard serves a partition, and answers questions about topics itself.
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -51,12 +52,15 @@ from ringlog.net.messages import (
     decode_body,
     encode_body,
 )
-from ringlog.net.peers import Peer, Peers, PendingRequest
+from ringlog.net.peers import HeldFetch, Peer, Peers, PendingRequest
 from ringlog.net.wire_errors import error_reply
+from ringlog.ring.frame import due_at
 from ringlog.ring.link import LinkEnd
 from ringlog.ring.stats import Stats
 from ringlog.shard.commands import LENT, NodeApi, node_frame, pack_u64, unpack_lent
 
+_STAMP = struct.Struct("<QI")
+"""What a network process writes into a header: the client's session, and when it gives up."""
 OVERFLOW_BYTES_MAX = 64 * MIB
 """Requests that wait for room in a ring, per process that serves them."""
 
@@ -149,22 +153,27 @@ class NetService:
             if api == Api.FETCH and peer.must_hold:
                 if len(peer.held) >= HELD_FETCHES_MAX:
                     raise Overloaded("replies to earlier fetches were not received yet")
-                peer.held.append(bytes(frame))
+                peer.held.append(HeldFetch(bytes(frame), self._due_ms(header)))
                 return
-            self._forward(peer, header, frame, self._process_of(header.partition))
+            self._forward(peer, header, frame, self._process_of(header.partition), self._due_ms(header))
         elif api in CONTROLLER_APIS:
-            self._forward(peer, header, frame, self._controller)
+            self._forward(peer, header, frame, self._controller, self._due_ms(header))
         else:
             raise UnsupportedVersion(f"api {api} is not known to this node")
 
     def _take_held(self, peer: Peer) -> None:
         while peer.held and not peer.must_hold:
-            frame = memoryview(peer.held.popleft())
+            held = peer.held.popleft()
+            frame = memoryview(held.frame)
             header = unpack_header(frame)
             try:
-                self._forward(peer, header, frame, self._process_of(header.partition))
+                self._forward(peer, header, frame, self._process_of(header.partition), held.due_ms)
             except RinglogError as error:
                 self._refuse(peer, header, error)
+
+    def _due_ms(self, header: Header) -> int:
+        """When the client of a request that came in this cycle gives up, as a ring's frame says it."""
+        return due_at(self._now_us // 1000, header.deadline_ms)
 
     def _process_of(self, partition: int) -> int:
         found = self.image.partitions.get(partition)
@@ -172,8 +181,8 @@ class NetService:
             raise StaleMetadata(f"there is no partition with id {partition}. Fetch metadata, then retry")
         return self._shard_process(found.shard)
 
-    def _forward(self, peer: Peer, header: Header, frame: memoryview, process: int) -> None:
-        """Copy the frame into the ring of the process that answers it, with the client's session in it."""
+    def _forward(self, peer: Peer, header: Header, frame: memoryview, process: int, due_ms: int) -> None:
+        """Copy the frame into the ring of the process that answers it, with its client's session and deadline."""
         end = self._ends.get(process)
         if end is None:
             raise self._unavailable(process)
@@ -182,19 +191,19 @@ class NetService:
             request = PendingRequest(process, header.api_key, len(frame), self._now_us)
             self.peers.admit(peer, header.correlation, request)
         try:
-            self._put(end, process, frame, peer.session.to_bytes(8, "little"))
+            self._put(end, process, frame, _STAMP.pack(peer.session, due_ms))
         except RinglogError:
             if answered:
                 self.peers.settle(peer, header.correlation)
             raise
 
-    def _put(self, end: LinkEnd, process: int, frame: memoryview, session: bytes) -> None:
+    def _put(self, end: LinkEnd, process: int, frame: memoryview, stamp: bytes) -> None:
         """Into the ring, or behind what waits for room in it."""
         if not self._overflow.get(process):
             body = end.writer.claim(len(frame))
             if body is not None:
                 body[:] = frame
-                body[16:24] = session
+                body[16:28] = stamp
                 end.writer.commit()
                 self._stats.counts["bytes_in"] += len(frame)
                 return
@@ -203,7 +212,7 @@ class NetService:
             raise Overloaded("the shard is behind with its requests")
         self._overflow_bytes[process] = waiting
         copy = bytearray(frame)
-        copy[16:24] = session
+        copy[16:28] = stamp
         self._overflow.setdefault(process, deque()).append(bytes(copy))
 
     # -- metadata ----------------------------------------------------------------------------------------------
@@ -236,7 +245,11 @@ class NetService:
             self._creating[number] = creation
             body = encode_body(CreateTopicRequest(name))
             # Session 0: the answer comes back to us.
-            end.send(pack_header(Api.CREATE_TOPIC, correlation=number, body_bytes=len(body)) + body)
+            due_ms = self._due_ms(header)
+            asked = pack_header(
+                Api.CREATE_TOPIC, correlation=number, body_bytes=len(body), deadline_ms=due_ms
+            )
+            end.send(asked + body)
         if not creation.waiting:
             self._reply_created(creation)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import itertools
 import logging
 import os
 import signal
@@ -138,8 +139,9 @@ def _net(
 
     def open_socket() -> tuple[RouterSocket, NetService]:
         _, index = topology.role(process)
-        endpoints = setup.endpoints[index]
-        socket = RouterSocket(endpoints, connections_max=min(config.connections_max, descriptors // 2))
+        mine = setup.endpoints[index]
+        endpoints = [*mine, *(one for one in itertools.chain(*setup.endpoints) if one not in mine)]
+        socket = RouterSocket(mine, connections_max=min(config.connections_max, descriptors // 2))
         facts = NodeFacts(endpoints, host_id(), auto_create=config.auto_create_topics)
         service = NetService(
             facts,

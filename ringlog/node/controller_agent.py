@@ -27,6 +27,7 @@ from ringlog.controller.records import (
 )
 from ringlog.errors import (
     PartitionBusy,
+    RequestTimeout,
     RingClosed,
     RingCorrupt,
     RinglogError,
@@ -45,10 +46,11 @@ from ringlog.net.messages import (
 )
 from ringlog.node.metadata_log import MetadataLog
 from ringlog.ring.board import Board, Links, ProcessState
+from ringlog.ring.frame import is_overdue
 from ringlog.ring.link import LinkEnd
 from ringlog.ring.ring import Message
 from ringlog.ring.stats import LoopClock, Stats
-from ringlog.shard.asker import Asker
+from ringlog.shard.asker import NOT_BEGUN, Asker
 from ringlog.shard.commands import NodeApi, node_frame, unpack_u64
 
 APPLY_PATIENCE_S = 5.0
@@ -153,6 +155,8 @@ class ControllerAgent:
         asker = Asker(end, int.from_bytes(body[16:24], "little"), correlation, api_key, partition)
         self._stats.counts["requests"] += 1
         try:
+            if is_overdue(int.from_bytes(body[24:28], "little"), time.monotonic_ns() // 1_000_000):
+                raise RequestTimeout(NOT_BEGUN)
             outcome = self._judge(asker, body[32:])
             self._carry_out(asker, outcome)
         except RinglogError as error:

@@ -54,6 +54,8 @@ class Supervisor:
         self._restarts = dict.fromkeys(range(self.topology.process_count), 0)
         self._postponed: dict[int, float] = {}
         """Processes that died young, and when to start them again."""
+        self._ports: set[int] = set()
+        """That were free, and are given away."""
         self._links: dict[int, SharedMemory] = {}
         self._generation = 0
         self._started_ms = time.time_ns() // 1_000_000
@@ -104,11 +106,23 @@ class Supervisor:
         if listen.startswith("ipc://"):
             return [listen + suffix]
         host, _, port = listen.rpartition(":")
-        listen = f"{host}:{int(port) + net}" if port != "0" else f"{host}:{_free_port(listen)}"
+        listen = f"{host}:{int(port) + net}" if port != "0" else f"{host}:{self._free_port(listen)}"
         path = os.path.join(self.config.data_dir, f"net{suffix}.sock")
         if len(path) > _IPC_PATH_BYTES_MAX:
             return [listen]
         return [listen, f"ipc://{path}"]
+
+    def _free_port(self, listen: str) -> int:
+        """A port that is free now and not given to another network process, for those who do not care which."""
+        host = listen.removeprefix("tcp://").rpartition(":")[0].strip("[]")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        while True:
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.bind((host, 0))
+                port = int(probe.getsockname()[1])
+            if port not in self._ports:
+                self._ports.add(port)
+                return port
 
     def _make_link(self, link: int) -> None:
         """A new generation of a link; whoever was at an end of the old one will find it gone."""
@@ -305,15 +319,6 @@ class Supervisor:
                     os.kill(left, signal.SIGKILL)
             else:
                 signal.sigtimedwait(_SIGNALS, 0.05)
-
-
-def _free_port(listen: str) -> int:
-    """A port that is free now, for those who do not care which."""
-    host = listen.removeprefix("tcp://").rpartition(":")[0].strip("[]")
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
 
 
 def run(config: NodeConfig, on_ready: Callable[[NodeInfo], None] = lambda info: None) -> int:

@@ -28,6 +28,9 @@ _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * limits.KIB
 
+_MAGICS = {Codec.GZIP: b"\x1f\x8b\x08", Codec.LZ4: b"\x04\x22\x4d\x18", Codec.ZSTD: b"\x28\xb5\x2f\xfd"}
+"""What frames of these begin with. Snappy has none of its own, but xerial's."""
+
 _SNAPPY_RATIO_MAX = 22
 """Snappy's densest element makes 64 bytes out of 3."""
 
@@ -106,6 +109,31 @@ def unfold(payload: Any, row: Any) -> memoryview:
                 reason = f"unfold to more than {limits.DECOMPRESSED_BYTES_MAX} bytes"
                 raise CorruptBatch("records", position, reason) from None
             capacity = min(limits.DECOMPRESSED_BYTES_MAX, max(needed, likely, 2 * capacity))
+
+
+def check_beginning(codec: Codec, payload: memoryview, position: int) -> None:
+    """Raise CorruptBatch unless compressed records begin as their codec has it. Costs next to nothing: a node does this
+    for every batch that it takes, and leaves it to readers to unfold.
+
+    >>> check_beginning(Codec.ZSTD, memoryview(fold(Codec.ZSTD, b"records")), 61)
+    """
+    magic = _MAGICS.get(codec)
+    if magic is not None:
+        right = payload[: len(magic)] == magic
+    elif payload[: len(_XERIAL_MAGIC)] == _XERIAL_MAGIC:
+        right = True
+    else:
+        right = _is_raw_snappy(payload)
+    if not right:
+        raise CorruptBatch("records", position, f"do not begin as {codec.name.lower()} does")
+
+
+def _is_raw_snappy(payload: memoryview) -> bool:
+    try:
+        size = cramjam.snappy.decompress_raw_len(payload)
+    except cramjam.DecompressionError:
+        return False
+    return 0 < size <= _SNAPPY_RATIO_MAX * payload.nbytes
 
 
 def _streamed(decompress_into: Callable[[Any, Any], int]) -> Callable[[memoryview, bytearray], int]:

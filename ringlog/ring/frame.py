@@ -8,7 +8,7 @@ All integers are little-endian::
      4  partition     u32    a node-wide partition id
      8  correlation   u64    chosen by the client, returned with the reply
     16  session       u64    stamped by the network process: what a client writes here counts for nothing
-    24  deadline_ms   u32    patience of the client when it sent the frame
+    24  deadline_ms   u32    from the client: how long it waits; in a ring: when that is over, see `due_at`
     28  body_bytes    u32    bytes that follow, exactly to the end of the message
     32  body                 produce: whole record batches v2 for that one partition, at least one
 
@@ -24,6 +24,9 @@ import numpy as np
 FRAME_VERSION = 1
 FRAME_HEADER_BYTES = 32
 API_PRODUCE = 0
+_U32_MAX = 2**32 - 1
+_PATIENCE_MS_MAX = 2**31 - 1
+"""24 days: half of what the field holds, so that before and after can be told apart."""
 
 FRAME_HEADER = np.dtype(
     [
@@ -61,3 +64,22 @@ def frame_header(
     return _PACKED.pack(
         FRAME_VERSION, api_key, flags, partition, correlation, session, deadline_ms, body_bytes
     )
+
+
+def due_at(now_ms: int, patience_ms: int) -> int:
+    """What a frame in a ring says of how long its client waits: when it gives up, on the monotonic clock that all
+    processes of a host share, modulo 2^32; 0: it waits for ever.
+
+    >>> due_at(1_000, 500), due_at(1_000, 0)
+    (1500, 0)
+    """
+    return ((now_ms + min(patience_ms, _PATIENCE_MS_MAX)) & _U32_MAX) or 1 if patience_ms else 0
+
+
+def is_overdue(due_ms: int, now_ms: int) -> bool:
+    """Whether nobody waits any more for the answer to a frame of a ring.
+
+    >>> is_overdue(1_500, 1_499), is_overdue(1_500, 1_500), is_overdue(0, 10**9)
+    (False, True, False)
+    """
+    return due_ms != 0 and (now_ms - due_ms) & _U32_MAX <= _PATIENCE_MS_MAX

@@ -12,6 +12,9 @@ from ringlog.net.messages import encode_body
 from ringlog.net.wire_errors import error_reply
 from ringlog.ring.frame import frame_header
 
+NOT_BEGUN = "the request was not begun in the time that its client waits, and is not done. Retry"
+"""Said of a request whose deadline had passed when its turn came."""
+
 
 class Outlet(Protocol):
     """Takes frames for one network process."""

@@ -14,15 +14,17 @@ from ringlog.errors import (
     CorruptFrame,
     InvalidRequest,
     OffsetNotAvailable,
+    RequestTimeout,
     RinglogError,
     UnsupportedVersion,
     check,
 )
+from ringlog.limits import BATCH_HEADER_BYTES
 from ringlog.log.batch import BatchInfo, batch_infos
 from ringlog.log.events import Event, Fenced, Progress, StartMoved, disk_error
 from ringlog.log.reading import TimedOffset
 from ringlog.log.store import LogStore
-from ringlog.model import Durability
+from ringlog.model import Codec, Durability
 from ringlog.net.framing import GROUP_APIS, Acks, Api, Flag
 from ringlog.net.messages import (
     EARLIEST,
@@ -39,11 +41,14 @@ from ringlog.net.messages import (
     decode_body,
 )
 from ringlog.net.wire_errors import number_of
+from ringlog.records.codecs import check_beginning
+from ringlog.records.format import CODEC_MASK, codec_of
 from ringlog.records.scan import scan
 from ringlog.ring.drain import DrainStatus
+from ringlog.ring.frame import is_overdue
 from ringlog.ring.stats import Stats
 from ringlog.shard.acks import AckQueue
-from ringlog.shard.asker import Asker, Outlet
+from ringlog.shard.asker import NOT_BEGUN, Asker, Outlet
 from ringlog.shard.commands import REPLICA_APIS, NodeApi, unpack_u64
 from ringlog.shard.deleting import DeletionDesk
 from ringlog.shard.fetching import FetchDesk
@@ -51,9 +56,6 @@ from ringlog.shard.groups import GroupDesk
 from ringlog.shard.hosting import HostedPartition, Hosting
 from ringlog.shard.replica_answers import ReplicaAnswers
 from ringlog.shard.replicating import ReplicationDesk
-
-_CODEC_BITS = 0b111
-"""All attributes that a client may set: the rest is the broker's, or of transactions."""
 
 
 class ShardCore:
@@ -96,6 +98,7 @@ class ShardCore:
 
     def take(self, outlet: Outlet, rows: NDArray[np.void], memory: memoryview) -> None:
         """Take all frames of one drain, grouped by partition; their bodies are views of `memory`."""
+        now_ms = self._now_us // 1000
         for row in rows.tolist():
             (
                 correlation,
@@ -105,7 +108,7 @@ class ShardCore:
                 max_timestamp,
                 partition,
                 _kind,
-                _deadline_ms,
+                due_ms,
                 body_bytes,
                 batch_count,
                 record_count,
@@ -125,6 +128,8 @@ class ShardCore:
             try:
                 if status != DrainStatus.OK:
                     raise _refusal(DrainStatus(status), fault_position, body)
+                if due_ms and is_overdue(due_ms, now_ms):
+                    raise RequestTimeout(NOT_BEGUN)
                 if api_key == Api.PRODUCE:
                     if batch_count == 1:
                         batch = BatchInfo(
@@ -156,10 +161,12 @@ class ShardCore:
         hosted = self.hosting.find_led(asker.partition)
         if self.groups.hosts(asker.partition):
             raise InvalidRequest(f"{hosted.name} is the node's own: nobody else writes to it")
-        if attributes & ~_CODEC_BITS:
+        if attributes & ~CODEC_MASK:  # the rest is the broker's, or of transactions
             raise InvalidRequest(
                 f"batch attributes {attributes:#x}: clients set the codec alone; transactions are not there yet"
             )
+        if attributes & CODEC_MASK:
+            _check_codecs(data)
         if acks not in (Acks.NONE, Acks.LEADER, Acks.ALL):
             raise InvalidRequest(f"acks {acks}: use 0, 1 or 2 (all)")
         for batch in batches:
@@ -185,7 +192,7 @@ class ShardCore:
             self.stats.moved(asker.partition, bytes_in=data.nbytes, records_in=records)
         if acks == Acks.NONE:
             return
-        append_time_ms = self._now_ms if log.settings.append_time else -1
+        append_time_ms = appended.append_time_ms
         acked = log.readable_offset if queue is hosted.acks else log.held_offset
         if appended.repeated and appended.last_offset < acked:
             reply = ProduceReply(
@@ -367,6 +374,17 @@ class _OffsetQuestion:
         self._found[at] = found
         if len(self._found) == len(self._queries):
             self._asker.reply_struct(ListOffsetsReply([self._found[i] for i in range(len(self._queries))]))
+
+
+def _check_codecs(data: memoryview) -> None:
+    """Refuse what certainly cannot be unfolded. The rest is for readers to find out: a node that unfolded all it takes
+    would do its clients' work, at their rate."""
+    for row in scan(data, level="headers").table:
+        codec = codec_of(int(row["attributes"]))
+        if codec is not Codec.NONE:
+            at = int(row["position"])
+            records = data[at + BATCH_HEADER_BYTES : at + int(row["length"])]
+            check_beginning(codec, records, at + BATCH_HEADER_BYTES)
 
 
 def _refusal(status: DrainStatus, position: int, body: memoryview) -> RinglogError:

@@ -331,7 +331,7 @@ class ReplicationDesk:
                 proposal = leader.pending
             if proposal is not None:
                 self._proposed_ms[partition] = now_ms
-                changes.append(_change(proposal))
+                changes.append(self._change(proposal))
         if changes:
             image = self._hosting.image
             epoch = image.brokers[image.node_id].broker_epoch
@@ -340,6 +340,15 @@ class ReplicationDesk:
                 api_key=NodeApi.ALTER_ISR, partition=0, correlation=self._shard, body_bytes=len(body)
             )
             self.controller.send(header + body)
+
+    def _change(self, proposal: IsrProposal) -> IsrChange:
+        """Who is in sync and was not heard of in this epoch is named as the metadata knows it: it only stays."""
+        brokers = self._hosting.image.brokers
+        isr = []
+        for node, epoch in proposal.isr:
+            known = brokers.get(node)
+            isr.append((node, known.broker_epoch if epoch < 0 and known is not None else epoch))
+        return IsrChange(proposal.partition, proposal.leader_epoch, proposal.partition_epoch, isr)
 
     def altered(self, reply: AlterIsrReply) -> None:
         """The controller's answer: what it refused may be proposed anew; what it took shows in the metadata."""
@@ -366,9 +375,3 @@ class ReplicationDesk:
 
 def _spans(table: NDArray[np.void]) -> list[BatchSpan]:
     return [BatchSpan(*row) for row in table[["base_offset", "last_offset", "leader_epoch"]].tolist()]
-
-
-def _change(proposal: IsrProposal) -> IsrChange:
-    return IsrChange(
-        proposal.partition, proposal.leader_epoch, proposal.partition_epoch, list(proposal.nodes)
-    )

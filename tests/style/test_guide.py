@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-PAGES = sorted((Path(__file__).resolve().parents[2] / "docs" / "guide").glob("*.md"))
+SPARK = "spark"
+"""Runs among the tests of Spark, whose session it shares."""
+PAGES = sorted(
+    page
+    for page in (Path(__file__).resolve().parents[2] / "docs" / "guide").glob("*.md")
+    if page.stem != SPARK
+)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

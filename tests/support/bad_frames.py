@@ -81,10 +81,15 @@ def bomb(codec: Codec, unfolded_bytes: int) -> bytes:
             Codec.ZSTD: cramjam.zstd.compress,
         }[codec](zeros)
     )
-    head = bytes(encode([b"x"], timestamps=1))[:61]
-    head = with_field(head, 8, ">i", 61 - 12 + len(packed))
+    return compressed(codec, packed)
+
+
+def compressed(codec: Codec, records: bytes, like: bytes | None = None) -> bytes:
+    """A batch with these bytes for its compressed records, whatever they are; else it is `like` another."""
+    head = (like or bytes(encode([b"x"], timestamps=1)))[:61]
+    head = with_field(head, 8, ">i", 61 - 12 + len(records))
     head = with_field(head, 21, ">h", int(codec))
-    return resealed(head + packed)
+    return resealed(head + records)
 
 
 def known(partition: int, topic: str) -> dict[str, bytes]:

@@ -26,6 +26,12 @@ class FakeConnection:
     def on_tick(self, tick) -> None:
         self._ticks.append(tick)
 
+    def on_end(self, handler) -> None:
+        """No thread, no end."""
+
+    def check_runs(self) -> None:
+        """It always does."""
+
     def send(self, request) -> None:
         if self.closed:
             request.on_error(ClientClosed("closed"))

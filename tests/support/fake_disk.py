@@ -28,49 +28,23 @@ import os
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
 
 from ringlog.disk.api import Completion, File, Space
 from ringlog.disk.memory import require_bytes
 from ringlog.errors import check
 from ringlog.limits import BLOCK_BYTES, SECTOR_BYTES
+from tests.support.fake_disk_calls import (
+    RUBBISH,
+    FakeFile,
+    Pending,
+    clean,
+    complete_read,
+    require_aligned,
+    require_writable,
+)
 from tests.support.fake_disk_faults import Call, Faults, PowerLoss
 from tests.support.fake_disk_file import Begun, FakeInode
 from tests.support.fake_disk_names import FakeNames, parent_of
-
-RUBBISH = 0xA5
-"""What memory under a read holds before the read completed."""
-
-
-class FakeFile:
-    """A handle. It stays on its inode when the name is changed or removed."""
-
-    def __init__(self, path: str, inode: FakeInode, *, writable: bool, direct: bool) -> None:
-        self._path = path
-        self.inode = inode
-        self.writable = writable
-        self.direct = direct
-        self.is_open = True
-
-    @property
-    def path(self) -> str:
-        return self._path
-
-
-@dataclass(slots=True)
-class _Pending:
-    """A queued or submitted call."""
-
-    call: Call
-    verdict: int | None
-    file: FakeFile | None = None
-    pieces: tuple[memoryview, ...] = ()
-    data: bytes = b""
-    into: memoryview | None = None
-    durable: bool = False
-    covers_sequence: int = 0
 
 
 class FakeDisk:
@@ -88,8 +62,8 @@ class FakeDisk:
         self._rng = random.Random(seed)
         self._names = FakeNames()
         self._kinds: Counter[str] = Counter()
-        self._queued: dict[int, _Pending] = {}
-        self._submitted: dict[int, _Pending] = {}
+        self._queued: dict[int, Pending] = {}
+        self._submitted: dict[int, Pending] = {}
         self._kept: list[Completion] = []
         self._held: set[int] = set()
         self._hold_rules: list[tuple[str, str]] = []
@@ -176,15 +150,15 @@ class FakeDisk:
 
     def content(self, path: str) -> bytes:
         """What a program would read from a file now."""
-        return bytes(self._names.find(_clean(path)).live)
+        return bytes(self._names.find(clean(path)).live)
 
     def durable_content(self, path: str) -> bytes:
         """What of a file is certain to survive a power loss, provided that its name does."""
-        return bytes(self._names.find(_clean(path)).durable)
+        return bytes(self._names.find(clean(path)).durable)
 
     def put(self, path: str, content: bytes) -> None:
         """Make a file, or replace its content, durably with its name: how a test damages a file."""
-        path = _clean(path)
+        path = clean(path)
         self._names.make_dir(parent_of(path))
         inode = self._names.live.get(path) or self._names.create(path)
         self._names.flush_dir(parent_of(path), self._names.sequence)
@@ -194,7 +168,7 @@ class FakeDisk:
     # -- the name space ------------------------------------------------------------------------------------
     def open(self, path: str, *, write: bool = False, create: bool = False, direct: bool = False) -> FakeFile:
         self._immediate("open", path)
-        path = _clean(path)
+        path = clean(path)
         if create and path not in self._names.live and path not in self._names.dirs:
             inode = self._names.create(path)
         else:
@@ -217,12 +191,12 @@ class FakeDisk:
 
     def exists(self, path: str) -> bool:
         self._require_power()
-        path = _clean(path)
+        path = clean(path)
         return path in self._names.live or path in self._names.dirs
 
     def list_dir(self, path: str) -> list[tuple[str, int]]:
         self._require_power()
-        path = _clean(path)
+        path = clean(path)
         self._names.require_dir(path)
         return sorted(
             (os.path.basename(name), len(inode.live))
@@ -232,23 +206,23 @@ class FakeDisk:
 
     def list_dirs(self, path: str) -> list[str]:
         self._require_power()
-        return self._names.dirs_in(_clean(path))
+        return self._names.dirs_in(clean(path))
 
     def make_dir(self, path: str) -> None:
         self._immediate("make_dir", path)
-        self._names.make_dir(_clean(path))
+        self._names.make_dir(clean(path))
 
     def rename(self, old: str, new: str) -> None:
         self._immediate("rename", old)
-        self._names.rename(_clean(old), _clean(new))
+        self._names.rename(clean(old), clean(new))
 
     def remove(self, path: str) -> None:
         self._immediate("remove", path)
-        self._names.remove(_clean(path))
+        self._names.remove(clean(path))
 
     def remove_dir(self, path: str) -> None:
         self._immediate("remove_dir", path)
-        self._names.remove_dir(_clean(path))
+        self._names.remove_dir(clean(path))
 
     def space(self, path: str) -> Space:
         self._require_power()
@@ -258,7 +232,7 @@ class FakeDisk:
     def truncate(self, file: File, size: int) -> None:
         handle = self._handle(file)
         self._immediate("truncate", handle.path, size)
-        _require_writable(handle)
+        require_writable(handle)
         handle.inode.resize(size)
 
     # -- data ------------------------------------------------------------------------------------------------
@@ -271,22 +245,22 @@ class FakeDisk:
             require_bytes(piece)
         length = sum(piece.nbytes for piece in kept)
         if handle.direct:
-            _require_aligned(handle, position, kept)
+            require_aligned(handle, position, kept)
         return self._queue("write", handle, position, length, pieces=kept, durable=durable)
 
     def read(self, file: File, into: memoryview, position: int) -> int:
         handle = self._handle(file)
         require_bytes(into, writable=True)
         if handle.direct:
-            _require_aligned(handle, position, (into,))
+            require_aligned(handle, position, (into,))
         return self._queue("read", handle, position, into.nbytes, into=into)
 
     def flush(self, file: File) -> int:
         return self._queue("flush", self._handle(file))
 
     def flush_dir(self, path: str) -> int:
-        self._names.require_dir(_clean(path))
-        return self._queue("flush_dir", None, path=_clean(path))
+        self._names.require_dir(clean(path))
+        return self._queue("flush_dir", None, path=clean(path))
 
     def preallocate(self, file: File, position: int, length: int) -> int:
         return self._queue("preallocate", self._handle(file), position, length)
@@ -396,7 +370,7 @@ class FakeDisk:
     ) -> int:
         where = path if file is None else file.path
         call, verdict = self._note(kind, where, position, length, queued=True, durable=durable)
-        self._queued[call.token] = _Pending(call, verdict, file, pieces, into=into, durable=durable)
+        self._queued[call.token] = Pending(call, verdict, file, pieces, into=into, durable=durable)
         self._hold_by_rules(call)
         return call.token
 
@@ -422,7 +396,7 @@ class FakeDisk:
         if kind == "write":
             return self._complete_write(pending, inode)
         if kind == "read":
-            return pending.verdict if pending.verdict is not None else _complete_read(pending, inode)
+            return pending.verdict if pending.verdict is not None else complete_read(pending, inode)
         if kind == "flush":
             if pending.verdict is None:
                 inode.flush(pending.covers_sequence)
@@ -431,7 +405,7 @@ class FakeDisk:
             return pending.verdict or 0
         return self._complete_preallocate(pending, inode)
 
-    def _complete_write(self, pending: _Pending, inode: FakeInode) -> int:
+    def _complete_write(self, pending: Pending, inode: FakeInode) -> int:
         assert b"".join(pending.pieces) == pending.data, f"memory under a write was modified: {pending.call}"
         assert pending.file is not None
         position, data = pending.call.position, pending.data
@@ -464,7 +438,7 @@ class FakeDisk:
         fitting = end - end % BLOCK_BYTES - position
         return fitting if fitting > 0 else -errno.ENOSPC
 
-    def _complete_preallocate(self, pending: _Pending, inode: FakeInode) -> int:
+    def _complete_preallocate(self, pending: Pending, inode: FakeInode) -> int:
         assert pending.file is not None
         if not pending.file.writable:
             return -errno.EBADF
@@ -477,28 +451,3 @@ class FakeDisk:
                 return -errno.ENOSPC
         inode.grow_to(end)
         return 0
-
-
-def _complete_read(pending: _Pending, inode: FakeInode) -> int:
-    assert pending.into is not None
-    position = pending.call.position
-    data = inode.live[position : position + pending.call.length]
-    pending.into[: len(data)] = data
-    return len(data)
-
-
-def _clean(path: str) -> str:
-    return os.path.normpath(path)
-
-
-def _require_writable(file: FakeFile) -> None:
-    if not file.writable:
-        raise OSError(errno.EINVAL, "opened for reading only", file.path)
-
-
-def _require_aligned(file: FakeFile, position: int, pieces: Sequence[memoryview]) -> None:
-    assert position % BLOCK_BYTES == 0, f"direct: position {position} of {file.path} is not aligned"
-    for piece in pieces:
-        assert piece.nbytes % BLOCK_BYTES == 0, f"direct: {piece.nbytes} bytes for {file.path} are no blocks"
-        address = np.frombuffer(piece, np.uint8).ctypes.data
-        assert address % BLOCK_BYTES == 0, f"direct: memory at {address:#x} for {file.path} is not aligned"

@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
@@ -17,7 +16,7 @@ import psutil
 
 from ringlog.errors import RinglogError
 from tests.support.checkers.leaks import LeakWatch
-from tests.support.patience import stretched
+from tests.support.patience import Patience, stretched
 from tests.support.raw_client import RawClient
 
 READY_WITHIN_S = 5.0
@@ -42,10 +41,10 @@ def wait_for(what: str, condition: Callable[[], T], within_s: float, every_s: fl
     >>> wait_for("an answer", lambda: 42, within_s=1)
     42
     """
-    until = time.monotonic() + within_s
+    patience = Patience(within_s)
     while not (answer := condition()):
-        assert time.monotonic() < until, f"{what}: not within {within_s} s"
-        time.sleep(every_s)
+        assert not patience.is_over, f"{what}: not within {within_s:.3g} s"
+        patience.sleep(every_s)
     return answer
 
 
@@ -157,7 +156,11 @@ class NodeProcess:
                 os.unlink(path)
 
     def __enter__(self) -> NodeProcess:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.destroy()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -91,12 +91,14 @@ class ShardCluster:
             for frame in outlet.take():
                 assert frame.api_key == NodeApi.ALTER_ISR
                 (change,) = decode_body(frame.body, AlterIsrRequest).changes
-                wishes.append(tuple(change.isr))
+                assert all(self.epochs[member] == epoch for member, epoch in change.isr)
+                isr = tuple(member for member, _ in change.isr)
+                wishes.append(isr)
                 if error:
                     state = IsrState(change.partition, error, 0, 0, 0, [])
                     self.worlds[node].core.replication.altered(AlterIsrReply([state]))
                 elif change.partition_epoch == self.record.partition_epoch:
-                    self.tell(isr=tuple(change.isr))
+                    self.tell(isr=isr)
         return wishes
 
     # -- time and frames ---------------------------------------------------------------------------------------

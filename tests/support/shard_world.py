@@ -131,6 +131,7 @@ class ShardWorld:
         partition: int = 1,
         session: int = 7,
         flags: int = 0,
+        due_ms: int = 0,
         outlet: FakeOutlet | None = None,
     ) -> int:
         """Give the shard one frame; its correlation."""
@@ -142,6 +143,7 @@ class ShardWorld:
             correlation=self._correlation,
             session=session,
             flags=flags,
+            deadline_ms=due_ms,
             body_bytes=len(data),
         )
         assert self._writer.write(header + data)

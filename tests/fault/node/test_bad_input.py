@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 import random
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from ringlog.client.consumer import Consumer
-from ringlog.errors import CorruptBatch, RinglogError
+from ringlog.errors import CorruptBatch, RinglogError, UnreadableBatch
 from ringlog.limits import FRAME_BYTES_MAX, MIB, UNFINISHED_BYTES_MAX
 from ringlog.model import Codec
 from ringlog.net.framing import Api, Flag
@@ -23,6 +24,7 @@ from ringlog.net.messages import (
     unpack_fetch_reply,
 )
 from ringlog.net.wire_errors import NUMBERS
+from ringlog.records.encode import encode
 from tests.support import bad_frames
 from tests.support.amounts import amount
 from tests.support.patience import stretched
@@ -189,6 +191,42 @@ def test_a_consumer_of_a_bomb_gets_what_is_before_it_then_a_typed_error_and_may_
                 consumer.poll(timeout_ms=5000)
             consumer.seek(("bombed", 0), 2)
             assert [record.value for record in consumer.poll(timeout_ms=5000)] == [b"behind"]
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+def test_records_that_are_not_compressed_as_the_batch_says_are_refused(
+    shared_trial: Trial, victim: int, codec: Codec
+):
+    garbage = bad_frames.compressed(codec, b"\xff" * 200)
+    wanted = pytest.raises(CorruptBatch, match=f"do not begin as {codec.name.lower()} does")
+    with unharmed(shared_trial), shared_trial.client() as client, wanted:
+        client.produce_bytes(victim, garbage)
+
+
+@pytest.mark.parametrize("as_arrow", [False, True], ids=["poll", "poll_arrow"])
+def test_a_consumer_goes_on_behind_records_that_do_not_unfold(shared_trial: Trial, as_arrow: bool):
+    topic = f"folded-{as_arrow}"
+    good = bytes(encode([b"one", b"two", b"three"], timestamps=1, codec=Codec.ZSTD))
+    with unharmed(shared_trial), shared_trial.client() as client:
+        client.create_topic(topic, 1)
+        (partition,) = client.partition_ids(topic)
+        client.produce_bytes(partition, bad_frames.compressed(Codec.ZSTD, good[61:-6] + b"spoilt", like=good))
+        client.produce(partition, [b"behind"])
+        with Consumer(bootstrap=shared_trial.node.bootstrap, auto_offset_reset="earliest") as consumer:
+            consumer.assign([(topic, 0)])
+
+            def poll() -> list[bytes]:
+                if not as_arrow:
+                    return [record.value for record in consumer.poll(timeout_ms=5000)]
+                batch = consumer.poll_arrow(timeout_ms=5000)
+                return [] if batch is None else batch["value"].to_pylist()
+
+            with pytest.raises(UnreadableBatch) as caught:
+                poll()
+            error = pickle.loads(pickle.dumps(caught.value))
+            assert (error.partition, error.offset, error.next_offset) == ((topic, 0), 0, 3)
+            consumer.seek(error.partition, error.next_offset)
+            assert poll() == [b"behind"]
 
 
 def test_fuzzed_frames_never_end_a_process(shared_trial: Trial, victim: int):

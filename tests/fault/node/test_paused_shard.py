@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ringlog.client.producer import Producer
-from ringlog.errors import RinglogError
+from ringlog.errors import RequestTimeout, RinglogError
+from ringlog.net.messages import ErrorReply, decode_body
 from tests.support.amounts import amount
 from tests.support.patience import stretched
 from tests.support.trial import TOPIC, Trial
@@ -71,3 +72,27 @@ def test_what_a_paused_shard_serves_does_not_hold_up_the_others(tmp_path: Path):
         finally:
             trial.node.resume(pid)
         assert client.produce(lanes[0], [b"after"]).base_offset >= 0
+
+
+@pytest.mark.parametrize("role", ["shard", "controller"])
+def test_what_its_client_gave_up_while_a_process_stood_still_is_not_done_afterwards(
+    tmp_path: Path, role: str
+):
+    with Trial(tmp_path, shards=1, partitions=1) as trial, trial.client(timeout_s=0.5) as client:
+        (partition,) = client.partition_ids(TOPIC)
+        pid = trial.node.pause(role)
+        try:
+            with pytest.raises(RequestTimeout):
+                if role == "shard":
+                    client.produce(partition, [b"given up"])
+                else:
+                    client.create_topic("given-up")
+            time.sleep(0.2)  # the node has counted from a little later than the client
+        finally:
+            trial.node.resume(pid)
+        reply = client.next_reply(timeout_s=stretched(5))
+        assert reply is not None, "the node says that it was not done"
+        assert decode_body(reply[1], ErrorReply).code == RequestTimeout.code
+        with trial.client() as other:
+            assert other.end_offset(partition) == 0
+            assert [topic.name for topic in other.metadata(None).topics] == [TOPIC]

@@ -1,98 +1,22 @@
-"""A fetcher: in order, each record once, whatever becomes of its requests; and what it does about errors."""
+"""A fetcher: in order, each record once, whatever becomes of its requests."""
 
 from __future__ import annotations
 
 import random
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringlog.client.consumer_settings import ConsumerSettings
-from ringlog.client.fetcher import Fetcher
-from ringlog.client.lookups import Ask, place_of
+from ringlog.client.lookups import Ask
 from ringlog.errors import (
-    CorruptSegment,
     FetchSessionLost,
-    OffsetOutOfRange,
-    PartitionFenced,
     RequestTimeout,
     RinglogError,
     ShardUnavailable,
     StaleMetadata,
 )
-from ringlog.model import TopicPartition
-from ringlog.net.framing import Api
-from ringlog.net.messages import EARLIEST, LATEST, FetchRequest, decode_body
+from tests.support.fetch_rig import Rig, settled, tp
 from tests.support.model_broker import ModelBroker, value_of
-
-
-def tp(i: int = 0) -> TopicPartition:
-    return TopicPartition("t", i)
-
-
-class Rig:
-    """A fetcher and a broker, and a clock that moves by hand."""
-
-    def __init__(self, broker: ModelBroker, **given) -> None:
-        self.broker = broker
-        self.fetcher = Fetcher(ConsumerSettings(**{"auto_offset_reset": "earliest", **given}))
-        self.now = 100.0
-        self.parked: list[Ask] = []
-
-    def assign(self, *partitions: int, at: int | None = None) -> None:
-        topic = self.broker.metadata()
-        self.fetcher.assign({tp(i): (place_of(topic, i), at) for i in partitions})
-
-    def due(self) -> list[Ask]:
-        return self.fetcher.due(self.now)[0]
-
-    def fetches(self) -> list[tuple[Ask, FetchRequest]]:
-        return [(ask, decode_body(ask.body, FetchRequest)) for ask in self.due() if ask.api == Api.FETCH]
-
-    def deliver(self, ask: Ask) -> None:
-        try:
-            reply = self.broker.answer(ask.api, ask.body)
-        except RinglogError as error:
-            ask.failed(error, self.now)
-            return
-        if reply is None:
-            self.parked.append(ask)
-        else:
-            ask.answered(memoryview(reply), self.now)
-
-    def run(self) -> None:
-        """Until nothing more happens by itself."""
-        parked, self.parked = self.parked, []
-        for ask in parked:
-            self.deliver(ask)
-        while asks := self.due():
-            for ask in asks:
-                self.deliver(ask)
-
-    def time_is_over(self) -> None:
-        """Fetches that wait at the node are answered, with nothing."""
-        parked, self.parked = self.parked, []
-        for ask in parked:
-            ask.answered(memoryview(self.broker.whole_reply(ask.api, ask.body)), self.now)
-
-    def poll(self, most: int | None = None) -> list[bytes]:
-        """The values of what can be polled now; each is checked to be the one that its place promises."""
-        values = []
-        while (head := self.fetcher.head(self.now, may_raise=not values)) is not None:
-            records, behind = head.chunks[0].take(head.position, most)
-            for record in records:
-                assert record.value == value_of(head.tp.partition, record.offset)
-            values += [record.value for record in records]
-            self.fetcher.advance(head, behind)
-        return values
-
-
-def settled(broker: ModelBroker, **given) -> Rig:
-    rig = Rig(broker, **given)
-    rig.assign(*range(len(broker.batches)))
-    rig.run()
-    return rig
 
 
 def test_records_come_in_order_and_the_position_follows():
@@ -254,179 +178,6 @@ def test_the_last_fetch_of_a_lane_waits_briefly_and_then_joins_the_others():
     ((_, request),) = rig.fetches()
     assert request.wait_ms == 500
     assert len(broker.sessions[request.session]) - len(request.forget) + len(request.partitions) >= 3
-
-
-def test_an_answer_that_comes_twice_counts_once():
-    broker = ModelBroker()
-    broker.append(0, 3)
-    rig = Rig(broker)
-    rig.assign(0, at=0)
-    (ask,) = rig.due()
-    rig.deliver(ask)
-    rig.deliver(ask)
-    ask.failed(RequestTimeout("late"), rig.now)
-    assert len(rig.poll()) == 3
-
-
-@pytest.mark.parametrize("error", [ShardUnavailable("x"), RequestTimeout("x")])
-def test_after_a_retriable_failure_it_waits_longer_each_time_and_goes_on(error):
-    broker = ModelBroker()
-    broker.append(0, 1)
-    rig = Rig(broker, retry_backoff_ms=50, retry_backoff_max_ms=150)
-    rig.assign(0, at=0)
-    for wait_s in (0.05, 0.1, 0.15, 0.15):
-        (ask,) = rig.due()
-        ask.failed(error, rig.now)
-        asks, next_s = rig.fetcher.due(rig.now)
-        assert asks == []
-        assert next_s == pytest.approx(rig.now + wait_s)
-        rig.now = next_s
-    rig.run()
-    assert len(rig.poll()) == 1
-
-
-def test_a_retriable_error_of_one_partition_does_not_stop_the_others():
-    broker = ModelBroker(partitions=2)
-    broker.append(0, 1)
-    broker.append(1, 1)
-    broker.errors[0] = PartitionFenced("x")
-    rig = settled(broker)
-    assert rig.poll() == [value_of(1, 0)]
-    broker.errors.clear()
-    rig.now += 10
-    rig.run()
-    assert rig.poll() == [value_of(0, 0)]
-
-
-def test_a_failure_is_raised_behind_the_records_before_it_and_as_long_as_it_lasts():
-    broker = ModelBroker(partitions=2)
-    broker.append(0, 2)
-    rig = settled(broker)
-    broker.errors[0] = CorruptSegment("x")
-    rig.run()
-    assert len(rig.poll()) == 2
-    for i in range(3):
-        with pytest.raises(CorruptSegment, match="t-0 at offset 2"):
-            rig.poll()
-        broker.append(1, 1)
-        rig.run()
-        assert rig.poll() == [value_of(1, i)], "the other partition is read all the same"
-        rig.now += 10
-        rig.run()
-    with pytest.raises(CorruptSegment):
-        rig.poll()
-    broker.errors.clear()
-    broker.append(0, 1)
-    rig.now += 10
-    rig.run()
-    assert rig.poll() == [value_of(0, 2)]
-
-
-@pytest.mark.parametrize(("reset", "found"), [("earliest", range(6, 12)), ("latest", range(10, 12))])
-def test_a_position_that_retention_removed_is_reset_as_the_setting_says(reset, found):
-    broker = ModelBroker()
-    for _ in range(5):
-        broker.append(0, 2)
-    broker.truncate(0, 6)
-    rig = Rig(broker, auto_offset_reset=reset)
-    rig.assign(0, at=1)
-    rig.run()
-    broker.append(0, 2)
-    rig.run()
-    assert rig.poll() == [value_of(0, i) for i in found]
-
-
-def test_with_error_as_setting_an_offset_out_of_range_is_raised_until_a_seek():
-    broker = ModelBroker()
-    broker.append(0, 2)
-    rig = Rig(broker, auto_offset_reset="error")
-    rig.assign(0, at=5)
-    for _ in range(2):
-        rig.now += 10
-        rig.run()
-        with pytest.raises(OffsetOutOfRange, match="0 to 2"):
-            rig.poll()
-    rig.fetcher.seek(tp(), 1)
-    rig.run()
-    assert rig.poll() == [value_of(0, 1)]
-
-
-def test_with_error_as_setting_a_partition_without_position_is_raised_until_a_seek():
-    broker = ModelBroker()
-    broker.append(0, 1)
-    rig = settled(broker, auto_offset_reset="error")
-    for _ in range(2):
-        rig.now += 10
-        with pytest.raises(OffsetOutOfRange, match="no position"):
-            rig.poll()
-        assert rig.due() == []
-    rig.fetcher.seek(tp(), 0)
-    rig.run()
-    assert len(rig.poll()) == 1
-
-
-def test_stale_metadata_are_refreshed_and_reading_goes_on():
-    broker = ModelBroker()
-    broker.append(0, 2)
-    rig = settled(broker)
-    broker.first_id = 200
-    broker.sessions.clear()
-    broker.append(0, 2)
-    for _ in range(4):
-        rig.run()
-        rig.now += 10
-    assert rig.poll() == [value_of(0, i) for i in range(4)]
-
-
-def test_a_topic_that_was_made_anew_is_read_from_where_the_setting_says():
-    broker = ModelBroker()
-    broker.append(0, 5)
-    rig = settled(broker)
-    rig.poll()
-    broker.topic_id, broker.first_id = 2, 300
-    broker.batches[0].clear()
-    broker.append(0, 1)
-    for _ in range(4):
-        rig.run()
-        rig.now += 10
-    assert rig.poll() == [value_of(0, 0)]
-
-
-def test_partitions_that_stay_assigned_keep_their_position_and_what_was_fetched():
-    broker = ModelBroker(partitions=2)
-    broker.append(0, 4)
-    rig = settled(broker)
-    rig.poll(1)
-    rig.assign(0)
-    assert rig.fetcher.assignment() == [tp(0)]
-    assert rig.fetcher[tp(0)].position == 4
-    rig.assign(1)
-    assert rig.fetcher.buffered_bytes == 0
-
-
-def test_both_ends_can_be_sought():
-    broker = ModelBroker()
-    broker.append(0, 4)
-    broker.truncate(0, 0)
-    rig = settled(broker)
-    for end, position in ((LATEST, 4), (EARLIEST, 0)):
-        rig.fetcher.seek_to(end, tp())
-        assert rig.fetcher.unsettled([tp()])
-        rig.run()
-        assert not rig.fetcher.unsettled([tp()])
-        assert rig.fetcher[tp()].position == position
-
-
-def test_after_a_fork_everything_is_asked_anew():
-    broker = ModelBroker(partitions=3, lanes=2)
-    rig = settled(broker)
-    assert rig.due() == []
-    rig.fetcher.forget_flights()
-    assert sum(len(request.partitions) for _, request in rig.fetches()) == 3
-    late = rig.parked[0]
-    broker.append(0, 1)
-    rig.deliver(late)
-    assert rig.poll() == []
 
 
 @settings(max_examples=150, deadline=None)

@@ -107,6 +107,8 @@ def test_what_is_wrong_is_named(producer):
         producer.produce("t", b"v", timestamp=-5)
     with pytest.raises(BatchTooLarge):
         producer.produce("t", bytes(9 << 20))
+    with pytest.raises(BatchTooLarge, match="compression_type"):
+        producer.produce_many("t", [bytes(9 << 20)])
     with pytest.raises(InvalidRequest, match="acks"):
         producer.produce("t", b"v", acks=7)
     assert producer.produce("t", b"v").result(5).durability == "flushed"

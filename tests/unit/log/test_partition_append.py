@@ -18,7 +18,7 @@ from ringlog.errors import (
 from ringlog.limits import BLOCK_BYTES, FILLED_BYTES_MAX, KIB, MIB, PREALLOCATE_BYTES_MIN, WRITE_BYTES_TARGET
 from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
-from ringlog.log.events import Appended, Progress
+from ringlog.log.events import Progress
 from ringlog.log.extent import AppendBuffer
 from ringlog.log.segment import ActiveSegment
 from ringlog.log.settings import FlushPolicy, LogSettings
@@ -363,7 +363,7 @@ def test_a_repeated_batch_is_not_appended_twice():
     world = LogWorld()
     first = world.append(b"a", b"b", producer=(9, 0, 0))
     again = world.append(b"a", b"b", producer=(9, 0, 0))
-    assert again == Appended(first.base_offset, first.last_offset, repeated=True)
+    assert again == first._replace(repeated=True)
     with pytest.raises(OutOfOrderSequence):
         world.append(b"z", producer=(9, 0, 7))
     world.settle()

@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 
 from ringlog.errors import CorruptFile, OutOfOrderSequence, ProducerFenced
 from ringlog.limits import PRODUCER_BATCHES_KEPT, PRODUCER_EXPIRY_MS, PRODUCERS_PER_PARTITION_MAX
+from ringlog.log import envelope
 from ringlog.log.batch import BatchInfo
-from ringlog.log.producers import ProducerTable, Repeat
+from ringlog.log.producers import SNAPSHOT_MAGIC, ProducerTable, Repeat
+from ringlog.log.replay import replay_producers
+from ringlog.records.encode import encode
+from ringlog.records.scan import check
 
 
 def batch(sequence, count=1, producer=7, epoch=0):
@@ -101,6 +105,31 @@ def test_a_snapshot_gives_the_same_answers():
     again = ProducerTable.decode(table.encode(3), 3)
     assert again.judge(batch(2)) == Repeat(2, 2)
     assert again.judge(batch(3)) is None
+
+
+def test_a_snapshot_keeps_the_time_of_an_append():
+    table = ProducerTable()
+    table.note(batch(0), base_offset=0, now_ms=17, append_time_ms=17)
+    table.note(batch(1), base_offset=1, now_ms=18)
+    again = ProducerTable.decode(table.encode(2), 2)
+    assert again.judge(batch(0)) == Repeat(0, 0, append_time_ms=17)
+    assert again.judge(batch(1)) == Repeat(1, 1, append_time_ms=-1)
+
+
+def test_a_snapshot_without_times_of_appends_is_read():
+    old = envelope.seal(SNAPSHOT_MAGIC, (1, [(7, 0, [(0, 0, 0, 0)], 5)]))
+    assert ProducerTable.decode(old, 1).judge(batch(0)) == Repeat(0, 0, append_time_ms=-1)
+
+
+def test_a_replay_finds_the_times_of_appends_again():
+    batches = [
+        encode([b"x"], timestamps=5, append_time=by_append, producer_id=7, producer_epoch=0, base_sequence=n)
+        for n, by_append in enumerate((True, False))
+    ]
+    table = ProducerTable()
+    replay_producers(table, check(b"".join(map(bytes, batches)), gapless=False), now_ms=9)
+    assert table.entries[0].batches[0].append_time_ms == 5
+    assert table.entries[0].batches[1].append_time_ms == -1
 
 
 def test_a_snapshot_under_a_wrong_name_is_refused():

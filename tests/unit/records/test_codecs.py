@@ -241,3 +241,15 @@ def test_a_claim_of_many_records_is_refused_before_anything_is_sized_by_it():
 
     refuse()
     assert peak_bytes(refuse) < limits.MIB
+
+
+@folding
+def test_the_beginning_of_what_was_folded_is_known_and_other_beginnings_are_not(codec):
+    codecs.check_beginning(codec, memoryview(bytes(codecs.fold(codec, b"records" * 100))), 61)
+    for wrong in (b"", b"\xff" * 50, bytes(50)):
+        with pytest.raises(CorruptBatch, match="do not begin as"):
+            codecs.check_beginning(codec, memoryview(wrong), 61)
+
+
+def test_a_raw_block_of_snappy_is_known_too():
+    codecs.check_beginning(Codec.SNAPPY, memoryview(bytes(cramjam.snappy.compress_raw(b"records" * 100))), 61)

@@ -7,8 +7,10 @@ import pytest
 from ringlog.errors import CorruptBatch, InvalidRequest, PartitionFenced, StaleMetadata
 from ringlog.model import Durability
 from ringlog.net.framing import Acks, Api
+from ringlog.net.messages import DescribePartitionsRequest
 from ringlog.records.checksum import crc32c
 from ringlog.records.encode import encode
+from ringlog.ring.frame import due_at
 from tests.support.fake_disk import FakeDisk
 from tests.support.fake_disk_faults import Faults
 from tests.support.logs import batch_of
@@ -69,6 +71,61 @@ def test_a_repeat_of_a_batch_in_flight_waits_for_it(world):
     world.settle()
     produced = [reply.produced for reply in world.net.take()]
     assert sorted((p.base_offset, p.repeated) for p in produced) == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_a_repeat_has_the_time_of_the_first_append():
+    world = ShardWorld()
+    world.create(1, message_timestamp_type="LogAppendTime")
+    began_ms = world.now_ms
+    world.produce(b"a", producer=(5, 0, 0))
+    world.settle()
+    world.at(after_ms=500)
+    world.produce(b"a", producer=(5, 0, 0))
+    world.at(after_ms=500)
+    world.disk.hold_all()
+    world.produce(b"b", producer=(5, 0, 1))
+    world.at(after_ms=500)
+    world.produce(b"b", producer=(5, 0, 1))  # of one that is still on its way to the disk
+    world.disk.release_all()
+    world.settle()
+    times_ms = [reply.produced.append_time_ms - began_ms for reply in world.net.take()]
+    assert times_ms == [0, 0, 1000, 1000]
+
+
+def test_a_repeat_of_a_batch_with_its_own_times_has_none_of_the_append(world):
+    world.produce(b"a", producer=(5, 0, 0))
+    world.settle()
+    world.configure(message_timestamp_type="LogAppendTime")
+    world.produce(b"a", producer=(5, 0, 0))
+    assert [reply.produced.append_time_ms for reply in world.net.take()] == [-1, -1]
+
+
+def test_a_request_whose_client_has_given_up_is_refused_and_not_done(world):
+    batch = bytes(batch_of(b"late"))
+    world.send(Api.PRODUCE, batch, flags=Acks.ALL, due_ms=due_at(world.now_ms, 500))
+    world.at(after_ms=500)
+    late = due_at(world.now_ms - 500, 500)
+    world.send(Api.PRODUCE, batch, flags=Acks.ALL, due_ms=late)
+    world.send(Api.PRODUCE, batch, flags=Acks.NONE, due_ms=late)
+    world.send(Api.DESCRIBE_PARTITIONS, DescribePartitionsRequest([1]), due_ms=late)
+    world.settle()
+    errors = [reply.error for reply in world.net.take()]
+    assert [error.code for error in errors if error] == ["REQUEST_TIMEOUT"] * 2
+    assert all(error.retriable for error in errors if error)
+    assert world.log().next_offset == 1
+
+
+def test_deadlines_hold_while_the_clock_goes_round(world):
+    world.at(after_ms=2**32 - world.now_ms - 100)  # the field goes round in 100 ms
+    due_ms = due_at(world.now_ms, 500)
+    assert due_ms < 500
+    world.send(Api.PRODUCE, bytes(batch_of(b"in time")), flags=Acks.ALL, due_ms=due_ms)
+    world.at(after_ms=499)
+    world.send(Api.PRODUCE, bytes(batch_of(b"just in time")), flags=Acks.ALL, due_ms=due_ms)
+    world.at(after_ms=1)
+    world.send(Api.PRODUCE, bytes(batch_of(b"late")), flags=Acks.ALL, due_ms=due_ms)
+    world.settle()
+    assert sorted(reply.error is None for reply in world.net.take()) == [False, True, True]
 
 
 def test_acks_0_is_never_answered(world):

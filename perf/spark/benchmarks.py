@@ -1,0 +1,92 @@
+"""The figures that the Spark bridge is held to, each beside what bounds it in the same run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from perf.micro.result import Goal, Result, result_of
+from perf.micro.rounds import alternate
+from perf.node.setting import chunk_of, send_all
+from perf.spark.ready_made import ready_made
+from perf.spark.setting import CORES, PARTITIONS, SparkBench
+from ringlog.client.producer import Producer
+
+
+def source(bench: SparkBench) -> Result:
+    """Batch read of a topic, all columns of Kafka's source, beside the same columns ready-made."""
+    topic = bench.filled_topic()
+    frame = _topic_frame(bench, topic)
+    template, batches = _template(bench, topic)
+    bench.spark.dataSource.register(ready_made(template, frame.schema, batches, PARTITIONS))
+    ready = bench.spark.read.format("ready-made").load()
+    samples, limits = alternate(
+        lambda: bench.read_all(frame),
+        lambda: bench.read_all(ready) * (template.num_rows * batches * PARTITIONS / bench.scale.records),
+        bench.scale.rounds,
+    )
+    bench.node.drop(topic)
+    return result_of(
+        "spark-source",
+        f"spark.read of 100 B records, {PARTITIONS} partitions, local[{CORES}], rows thrown away by Spark",
+        "M rows/s",
+        samples,
+        "a data source that yields ready-made Arrow batches of the same shape",
+        limits,
+        Goal.share_of_limit(0.6),
+    )
+
+
+def _topic_frame(bench: SparkBench, topic: str) -> Any:
+    reader = bench.spark.read.format("ringlog").option("bootstrap", bench.bootstrap)
+    return reader.option("subscribe", topic).load()
+
+
+def _template(bench: SparkBench, topic: str) -> tuple[Any, int]:
+    """A record batch as the source itself yields them, and how many of it a task needs."""
+    from pyspark.sql.datasource import InputPartition
+
+    from spark_bridge.datasource import RinglogDataSource
+
+    made = RinglogDataSource({"bootstrap": bench.bootstrap, "subscribe": topic})
+    reader = made.reader(made.schema())
+    first: InputPartition = next(iter(reader.partitions()))
+    template = next(iter(reader.read(first)))
+    return template, max(1, round(bench.scale.records / PARTITIONS / template.num_rows))
+
+
+def sink(bench: SparkBench) -> Result:
+    """Batch write of rows that Spark has in memory, beside produce_many of as many records of the same size."""
+    topic, chunk, records = bench.node.topic(PARTITIONS), chunk_of(100), bench.scale.records
+    frame = (
+        bench.spark.range(0, records, 1, CORES)
+        .selectExpr("CAST(rpad(id, 100, 'x') AS binary) AS value")
+        .cache()
+    )
+    frame.count()
+    writer = frame.write.format("ringlog").option("bootstrap", bench.bootstrap).option("topic", topic)
+
+    def ours() -> float:
+        began = time.perf_counter()
+        writer.mode("append").save()
+        return records / (time.perf_counter() - began) / 1e6
+
+    with Producer(bench.bootstrap) as producer:
+        samples, limits = alternate(
+            ours, lambda: records / send_all(producer, topic, chunk, records) / 1e6, bench.scale.rounds
+        )
+    frame.unpersist()
+    bench.node.drop(topic)
+    return result_of(
+        "spark-sink",
+        f"df.write of 100 B values that Spark has in memory, local[{CORES}], flushed",
+        "M rows/s",
+        samples,
+        "produce_many of as many values, 1 producer",
+        limits,
+        Goal.share_of_limit(0.5),
+    )
+
+
+BENCHMARKS: dict[str, Callable[[SparkBench], Result]] = {"source": source, "sink": sink}

@@ -1,0 +1,70 @@
+"""What a Spark benchmark is given: a node, a session on two cores, and records of 100 B."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import Any, NamedTuple
+
+from perf.node.scale import QUICK
+from perf.node.setting import NodeBench, chunk_of, send_all
+from perf.spark.scale import SparkScale
+from ringlog.client.producer import Producer
+from ringlog.node.embedded import EmbeddedNode
+
+CORES = 2
+PARTITIONS = 4
+
+
+class SparkBench(NamedTuple):
+    """One run."""
+
+    scale: SparkScale
+    node: NodeBench
+    spark: Any
+
+    @property
+    def bootstrap(self) -> str:
+        return self.node.node.bootstrap
+
+    def filled_topic(self) -> str:
+        """A topic with the records of this run."""
+        topic = self.node.topic(PARTITIONS)
+        with Producer(self.bootstrap) as producer:
+            send_all(producer, topic, chunk_of(100), self.scale.records)
+        return topic
+
+    def read_all(self, frame: Any) -> float:
+        """Millions of rows a second from the first task to the last row, thrown away by Spark itself."""
+        began = time.perf_counter()
+        frame.write.format("noop").mode("overwrite").save()
+        return self.scale.records / (time.perf_counter() - began) / 1e6
+
+
+def node_bench(node: EmbeddedNode, directory: str) -> NodeBench:
+    """What makes and drops topics in the node's own benchmarks; its amounts are not used here."""
+    return NodeBench(QUICK, node, directory)
+
+
+def session(directory: str, jars: str = "") -> Any:
+    """Spark on two cores, in this process; `jars` are put on its class path."""
+    from pyspark.sql import SparkSession
+
+    import spark_bridge
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    builder = (
+        SparkSession.builder.master(f"local[{CORES}]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.memory", "2g")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", os.path.join(directory, "warehouse"))
+    )
+    if jars:
+        builder = builder.config("spark.jars", jars)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    spark_bridge.register(spark)
+    return spark

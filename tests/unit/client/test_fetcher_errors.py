@@ -1,0 +1,189 @@
+"""What a fetcher does about errors, offsets that are gone, stale metadata and new assignments."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringlog.errors import (
+    CorruptSegment,
+    OffsetOutOfRange,
+    PartitionFenced,
+    RequestTimeout,
+    ShardUnavailable,
+)
+from ringlog.net.messages import EARLIEST, LATEST
+from tests.support.fetch_rig import Rig, settled, tp
+from tests.support.model_broker import ModelBroker, value_of
+
+
+def test_an_answer_that_comes_twice_counts_once():
+    broker = ModelBroker()
+    broker.append(0, 3)
+    rig = Rig(broker)
+    rig.assign(0, at=0)
+    (ask,) = rig.due()
+    rig.deliver(ask)
+    rig.deliver(ask)
+    ask.failed(RequestTimeout("late"), rig.now)
+    assert len(rig.poll()) == 3
+
+
+@pytest.mark.parametrize("error", [ShardUnavailable("x"), RequestTimeout("x")])
+def test_after_a_retriable_failure_it_waits_longer_each_time_and_goes_on(error):
+    broker = ModelBroker()
+    broker.append(0, 1)
+    rig = Rig(broker, retry_backoff_ms=50, retry_backoff_max_ms=150)
+    rig.assign(0, at=0)
+    for wait_s in (0.05, 0.1, 0.15, 0.15):
+        (ask,) = rig.due()
+        ask.failed(error, rig.now)
+        asks, next_s = rig.fetcher.due(rig.now)
+        assert asks == []
+        assert next_s == pytest.approx(rig.now + wait_s)
+        rig.now = next_s
+    rig.run()
+    assert len(rig.poll()) == 1
+
+
+def test_a_retriable_error_of_one_partition_does_not_stop_the_others():
+    broker = ModelBroker(partitions=2)
+    broker.append(0, 1)
+    broker.append(1, 1)
+    broker.errors[0] = PartitionFenced("x")
+    rig = settled(broker)
+    assert rig.poll() == [value_of(1, 0)]
+    broker.errors.clear()
+    rig.now += 10
+    rig.run()
+    assert rig.poll() == [value_of(0, 0)]
+
+
+def test_a_failure_is_raised_behind_the_records_before_it_and_as_long_as_it_lasts():
+    broker = ModelBroker(partitions=2)
+    broker.append(0, 2)
+    rig = settled(broker)
+    broker.errors[0] = CorruptSegment("x")
+    rig.run()
+    assert len(rig.poll()) == 2
+    for i in range(3):
+        with pytest.raises(CorruptSegment, match="t-0 at offset 2"):
+            rig.poll()
+        broker.append(1, 1)
+        rig.run()
+        assert rig.poll() == [value_of(1, i)], "the other partition is read all the same"
+        rig.now += 10
+        rig.run()
+    with pytest.raises(CorruptSegment):
+        rig.poll()
+    broker.errors.clear()
+    broker.append(0, 1)
+    rig.now += 10
+    rig.run()
+    assert rig.poll() == [value_of(0, 2)]
+
+
+@pytest.mark.parametrize(("reset", "found"), [("earliest", range(6, 12)), ("latest", range(10, 12))])
+def test_a_position_that_retention_removed_is_reset_as_the_setting_says(reset, found):
+    broker = ModelBroker()
+    for _ in range(5):
+        broker.append(0, 2)
+    broker.truncate(0, 6)
+    rig = Rig(broker, auto_offset_reset=reset)
+    rig.assign(0, at=1)
+    rig.run()
+    broker.append(0, 2)
+    rig.run()
+    assert rig.poll() == [value_of(0, i) for i in found]
+
+
+def test_with_error_as_setting_an_offset_out_of_range_is_raised_until_a_seek():
+    broker = ModelBroker()
+    broker.append(0, 2)
+    rig = Rig(broker, auto_offset_reset="error")
+    rig.assign(0, at=5)
+    for _ in range(2):
+        rig.now += 10
+        rig.run()
+        with pytest.raises(OffsetOutOfRange, match="0 to 2"):
+            rig.poll()
+    rig.fetcher.seek(tp(), 1)
+    rig.run()
+    assert rig.poll() == [value_of(0, 1)]
+
+
+def test_with_error_as_setting_a_partition_without_position_is_raised_until_a_seek():
+    broker = ModelBroker()
+    broker.append(0, 1)
+    rig = settled(broker, auto_offset_reset="error")
+    for _ in range(2):
+        rig.now += 10
+        with pytest.raises(OffsetOutOfRange, match="no position"):
+            rig.poll()
+        assert rig.due() == []
+    rig.fetcher.seek(tp(), 0)
+    rig.run()
+    assert len(rig.poll()) == 1
+
+
+def test_stale_metadata_are_refreshed_and_reading_goes_on():
+    broker = ModelBroker()
+    broker.append(0, 2)
+    rig = settled(broker)
+    broker.first_id = 200
+    broker.sessions.clear()
+    broker.append(0, 2)
+    for _ in range(4):
+        rig.run()
+        rig.now += 10
+    assert rig.poll() == [value_of(0, i) for i in range(4)]
+
+
+def test_a_topic_that_was_made_anew_is_read_from_where_the_setting_says():
+    broker = ModelBroker()
+    broker.append(0, 5)
+    rig = settled(broker)
+    rig.poll()
+    broker.topic_id, broker.first_id = 2, 300
+    broker.batches[0].clear()
+    broker.append(0, 1)
+    for _ in range(4):
+        rig.run()
+        rig.now += 10
+    assert rig.poll() == [value_of(0, 0)]
+
+
+def test_partitions_that_stay_assigned_keep_their_position_and_what_was_fetched():
+    broker = ModelBroker(partitions=2)
+    broker.append(0, 4)
+    rig = settled(broker)
+    rig.poll(1)
+    rig.assign(0)
+    assert rig.fetcher.assignment() == [tp(0)]
+    assert rig.fetcher[tp(0)].position == 4
+    rig.assign(1)
+    assert rig.fetcher.buffered_bytes == 0
+
+
+def test_both_ends_can_be_sought():
+    broker = ModelBroker()
+    broker.append(0, 4)
+    broker.truncate(0, 0)
+    rig = settled(broker)
+    for end, position in ((LATEST, 4), (EARLIEST, 0)):
+        rig.fetcher.seek_to(end, tp())
+        assert rig.fetcher.unsettled([tp()])
+        rig.run()
+        assert not rig.fetcher.unsettled([tp()])
+        assert rig.fetcher[tp()].position == position
+
+
+def test_after_a_fork_everything_is_asked_anew():
+    broker = ModelBroker(partitions=3, lanes=2)
+    rig = settled(broker)
+    assert rig.due() == []
+    rig.fetcher.forget_flights()
+    assert sum(len(request.partitions) for _, request in rig.fetches()) == 3
+    late = rig.parked[0]
+    broker.append(0, 1)
+    rig.deliver(late)
+    assert rig.poll() == []

@@ -1,0 +1,60 @@
+"""When a process of the node dies, a network process answers for it, and trusts nothing that it left."""
+
+from __future__ import annotations
+
+from ringlog.net.framing import Acks, Api
+from ringlog.net.messages import (
+    CreateTopicRequest,
+)
+from tests.support.net_world import CONTROLLER, SHARD_0, fill_ring, lend
+
+
+def test_what_a_dead_shard_had_not_answered_is_refused_at_once_and_retriably(world):
+    world.ask(Api.PRODUCE, b"batch", partition=1, flags=Acks.ALL, correlation=1)
+    world.ask(Api.PRODUCE, b"batch", partition=2, flags=Acks.ALL, correlation=2)
+    world.connect(SHARD_0)
+    (sent,) = world.take_sent()
+    assert (sent.header.correlation, sent.error.code, sent.error.retriable) == (1, "SHARD_UNAVAILABLE", True)
+    assert world.service.peers.pending_count == 1
+
+
+def test_what_a_dead_shard_had_answered_is_delivered(world):
+    world.ask(Api.PRODUCE, b"batch", partition=1, flags=Acks.ALL)
+    world.answer(SHARD_0, world.session_of(), 1, b"done")
+    world.dead.add(SHARD_0)
+    world.pass_replies(SHARD_0)
+    world.connect(SHARD_0)
+    (sent,) = world.take_sent()
+    assert (sent.error, sent.body) == (None, b"done")
+
+
+def test_memory_that_a_dead_shard_lent_is_not_trusted(world):
+    world.ask(Api.FETCH, b"f", partition=1)
+    lend(world)
+    world.dead.add(SHARD_0)
+    world.pass_replies(SHARD_0)
+    assert world.take_sent() == []
+    world.connect(SHARD_0)
+    (sent,) = world.take_sent()
+    assert (sent.error.code, sent.error.retriable) == ("SHARD_UNAVAILABLE", True)
+
+
+def test_a_new_shard_gets_nothing_that_was_meant_for_the_dead_one(world):
+    fill_ring(world)
+    world.connect(SHARD_0)
+    world.service.retry_overflow()
+    assert world.requests(SHARD_0) == []
+    assert (world.service.peers.pending_count, len(world.take_sent())) == (0, 100)
+
+
+def test_a_new_shard_serves_the_next_request(world):
+    world.connect(SHARD_0)
+    world.ask(Api.PRODUCE, b"batch", partition=1, flags=Acks.ALL)
+    assert len(world.requests(SHARD_0)) == 1
+
+
+def test_a_dead_controller_refuses_what_it_was_asked(world):
+    world.ask(Api.CREATE_TOPIC, CreateTopicRequest("new"))
+    world.connect(CONTROLLER)
+    (sent,) = world.take_sent()
+    assert (sent.error.code, sent.error.retriable) == ("CONTROLLER_UNAVAILABLE", True)
