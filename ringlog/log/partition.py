@@ -17,7 +17,7 @@ from enum import Enum
 
 from ringlog.disk.api import File
 from ringlog.errors import PartitionBusy, RinglogError, check
-from ringlog.limits import BLOCK_BYTES, RELATIVE_OFFSET_MAX, WRITE_BYTES_TARGET
+from ringlog.limits import BLOCK_BYTES, RELATIVE_OFFSET_MAX
 from ringlog.log.admission import judge_append
 from ringlog.log.batch import BatchInfo
 from ringlog.log.context import ShardContext
@@ -207,7 +207,7 @@ class PartitionLog:
     def copy_in(self, data: memoryview, now_ms: int) -> Extent:
         """The queued extent that now holds the data at its end."""
         filling = self._filling
-        if filling is not None and filling.nbytes < WRITE_BYTES_TARGET:
+        if filling is not None and filling.nbytes < self.context.group_bytes:
             self._buffer.add(filling, data, now_ms)
             return filling
         self._stop_filling()

@@ -5,10 +5,13 @@ The agent gives it drained tables and the log's events; replies go to the outlet
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ringlog.controller.records import decode_delta
+from ringlog.controller.topic_config import NOTHING
 from ringlog.errors import (
     CorruptBatch,
     CorruptFrame,
@@ -24,7 +27,7 @@ from ringlog.log.batch import BatchInfo, batch_infos
 from ringlog.log.events import Event, Fenced, Progress, StartMoved, disk_error
 from ringlog.log.reading import TimedOffset
 from ringlog.log.store import LogStore
-from ringlog.model import Codec, Durability
+from ringlog.model import Codec, Durability, LogEnds, TopicPartition
 from ringlog.net.framing import GROUP_APIS, Acks, Api, Flag
 from ringlog.net.messages import (
     EARLIEST,
@@ -54,6 +57,7 @@ from ringlog.shard.deleting import DeletionDesk
 from ringlog.shard.fetching import FetchDesk
 from ringlog.shard.groups import GroupDesk
 from ringlog.shard.hosting import HostedPartition, Hosting
+from ringlog.shard.keys import require_keys
 from ringlog.shard.replica_answers import ReplicaAnswers
 from ringlog.shard.replicating import ReplicationDesk
 
@@ -70,14 +74,17 @@ class ShardCore:
         *,
         first_session: int = 1,
         incarnation: int = 1,
+        topic_defaults: Mapping[str, str] = NOTHING,
     ) -> None:
         """`incarnation`: counts the processes that served this shard since the node's start."""
         self.store = store
         self.stats = stats
-        self.hosting = Hosting(shard, store, stats, self._partition_opened, self._partition_gone)
+        self.hosting = Hosting(
+            shard, store, stats, self._partition_opened, self._partition_gone, topic_defaults
+        )
         self.fetches = FetchDesk(store, stats, self.hosting.find_led, region, first_session)
         self.deletions = DeletionDesk(store, self.hosting)
-        self.groups = GroupDesk(store, self.hosting.image, self.hosting.find_led)
+        self.groups = GroupDesk(store, self.hosting.image, self.hosting.find_led, self._ends)
         self.replication = ReplicationDesk(
             shard,
             store,
@@ -173,6 +180,8 @@ class ShardCore:
             if batch.producer_id >= 0 and (batch.producer_epoch < 0 or batch.base_sequence < 0):
                 raise InvalidRequest("a batch with a producer id needs its epoch and sequence, too")
         log = hosted.log
+        if log.settings.compact:
+            require_keys(data, hosted.name)
         leader = hosted.replica.leader if hosted.replica is not None else None
         if leader is None:
             epoch, acks_at, queue = 0, log.settings.flush.acks_at, hosted.acks
@@ -245,6 +254,20 @@ class ShardCore:
             log.status.value,
         )
 
+    def _ends(self, tp: TopicPartition) -> LogEnds | None:
+        """Where the log of any shard begins and ends, from the page that all of them write to."""
+        image = self.hosting.image
+        topic = image.topics.get(tp.topic)
+        if topic is None or tp.partition >= len(topic.partitions):
+            return None
+        partition = topic.partitions[tp.partition]
+        first_shard = self.stats.process - self.hosting.shard
+        shard = image.partitions[partition].shard_on(image.node_id)
+        areas = self.stats.page.areas
+        if shard is None or first_shard + shard >= len(areas):
+            return None
+        return areas[first_shard + shard].ends(partition)
+
     # -- the controller ----------------------------------------------------------------------------------------
 
     def take_delta(self, body: memoryview) -> None:
@@ -269,6 +292,7 @@ class ShardCore:
             elif hosted is None or hosted.log is not event.log:
                 continue
             elif isinstance(event, StartMoved):
+                self.stats.partitions.started(hosted.partition, event.offset)
                 self.deletions.moved(hosted, event.offset)
             elif isinstance(event, Progress) and event.durability >= event.log.settings.flush.acks_at:
                 if hosted.replica is None:
@@ -281,9 +305,10 @@ class ShardCore:
 
     def _grown(self, hosted: HostedPartition) -> None:
         """Readers may see more of a partition: those who wait for that, and those who sent it, are answered."""
+        log = hosted.log
+        self.stats.partitions.grown(hosted.partition, log.readable_offset)
         if hosted.watchers:
             self.fetches.grown(hosted, self._now_ms)
-        log = hosted.log
         durability = log.settings.flush.acks_at if hosted.replica is None else Durability.COMMITTED
         self._answer_acks(hosted.acks, hosted, log.readable_offset, durability)
         self.groups.durable(hosted)

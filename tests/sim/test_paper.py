@@ -1,4 +1,4 @@
-"""The large cluster, small: it recovers from the loss of a rack and from a rolling restart, and says how long that took."""
+"""The large cluster, small: it recovers from the loss of a rack and from a rolling restart."""
 
 from __future__ import annotations
 
