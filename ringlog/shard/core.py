@@ -41,6 +41,7 @@ from ringlog.net.messages import (
     ListOffsetsRequest,
     PartitionDescription,
     ProduceReply,
+    SplitPointsRequest,
     decode_body,
 )
 from ringlog.net.wire_errors import number_of
@@ -60,6 +61,7 @@ from ringlog.shard.hosting import HostedPartition, Hosting
 from ringlog.shard.keys import require_keys
 from ringlog.shard.replica_answers import ReplicaAnswers
 from ringlog.shard.replicating import ReplicationDesk
+from ringlog.shard.splitting import SplitQuestion
 
 
 class ShardCore:
@@ -226,6 +228,8 @@ class ShardCore:
         elif asker.api_key == Api.DESCRIBE_PARTITIONS:
             request = decode_body(body, DescribePartitionsRequest)
             asker.reply_struct(DescribePartitionsReply([self._describe(p) for p in request.partitions]))
+        elif asker.api_key == Api.SPLIT_POINTS:
+            SplitQuestion(self.store, self.hosting, asker, decode_body(body, SplitPointsRequest)).ask()
         elif asker.api_key == Api.DELETE_RECORDS:
             self.deletions.delete(asker, decode_body(body, DeleteRecordsRequest))
         elif asker.api_key in GROUP_APIS:
@@ -392,7 +396,9 @@ class _OffsetQuestion:
             typed = disk_error(hosted.name, "read", error)
             self._answer(at, FoundOffset(hosted.partition, number_of(typed), -1, -1))
 
-        self._core.store.find_time(hosted.name, timestamp, done=done, failed=failed)
+        self._core.store.search(
+            hosted.name, lambda reader: reader.find_time(timestamp), done=done, failed=failed
+        )
 
     def _answer(self, at: int, found: FoundOffset) -> None:
         check(at not in self._found, "a question is answered once")
