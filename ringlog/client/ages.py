@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 
 from ringlog.client.connection import Connection
-from ringlog.client.offsets import places
+from ringlog.client.rounds import places
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
 from ringlog.net.messages import FetchPartition, FetchRequest, encode_body, unpack_fetch_reply
