@@ -75,6 +75,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     auto_create_topics: bool = True
     """Create a topic when a producer first names it."""
     connections_max: int = CONNECTIONS_MAX
+    topic_defaults: dict[str, str | int | float] = {}
+    """Settings of topics that do not say otherwise; those of the node itself keep their own."""
 
     def __post_init__(self) -> None:
         _require("shards", self.shards, 0, SHARDS_MAX)

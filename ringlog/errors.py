@@ -88,6 +88,12 @@ class BatchTooLarge(RinglogError):
     code = "BATCH_TOO_LARGE"
 
 
+class InvalidRecord(RinglogError):
+    """A record cannot be kept by its topic: a compacted one knows records by their keys. Give it a key."""
+
+    code = "INVALID_RECORD"
+
+
 class OffsetOutOfRange(RinglogError):
     """The offset is below the log's start or above its end; the message names both."""
 

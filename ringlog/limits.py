@@ -55,6 +55,10 @@ FILLED_BYTES_MAX = 1 * MIB
 DISK_RESERVE_BYTES_MAX = 256 * MIB
 DISK_RESERVE_SHARE = 20
 """Of the disk, one in so many bytes, or DISK_RESERVE_BYTES_MAX if that is less, is kept for the node's own work."""
+DISK_FLOOR_BYTES_MAX = 8 * MIB
+"""Below a quarter of that, or this if it is less, nothing is appended any more."""
+RESERVE_FILE_BYTES_MAX = 32 * MIB
+"""Preallocated for the node's own work on a disk that others have filled; half of the reserve, if that is less."""
 
 # A shard.
 TAIL_BYTES_PER_SHARD = 256 * MIB

@@ -7,6 +7,7 @@ submission, completions are handed out, and what became durable comes back as ev
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 from ringlog.disk.api import Disk, WatchingDisk
 from ringlog.disk.memory import aligned
@@ -20,6 +21,7 @@ from ringlog.limits import (
 from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
 from ringlog.log.bounds import ShardBounds
+from ringlog.log.claims import Claims, Lock
 from ringlog.log.context import ShardContext
 from ringlog.log.disk_space import DiskSpace
 from ringlog.log.events import Appended, Event, disk_error
@@ -27,7 +29,7 @@ from ringlog.log.flush_schedule import FlushSchedule
 from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.jobs import Dispatcher, run_now
 from ringlog.log.names import partition_dir
-from ringlog.log.owner import Owner, claim_dir
+from ringlog.log.owner import Owner
 from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.reading import Reader, Slices, TimedOffset
 from ringlog.log.ready import ReadyLogs
@@ -55,10 +57,12 @@ class LogStore:
         *,
         memory: memoryview | None = None,
         compaction_bytes_per_s: int | None = COMPACTION_BYTES_PER_S,
+        names_lock: Lock = nullcontext,
         bounds: ShardBounds = ShardBounds(),  # noqa: B008 (it is frozen)
     ) -> None:
         """`memory`: an aligned region for buffers; by default, private memory of the usual size.
-        `compaction_bytes_per_s`: what compaction may read and write; None: all that it can."""
+        `compaction_bytes_per_s`: what compaction may read and write; None: all that it can.
+        `names_lock`: held while directories get or lose an owner, by all shards of a node."""
         self.disk = disk
         self.root = root
         self.logs: dict[TopicPartition, PartitionLog] = {}
@@ -69,6 +73,7 @@ class LogStore:
         self._readers: dict[TopicPartition, Reader] = {}
         self._dispatcher = Dispatcher(disk)
         self._removals = Removals(disk, self._dispatcher, self._forget)
+        self.claims = Claims(disk, root, self._removals, names_lock)
         self.upkeep = Upkeep(self._dispatcher, compaction_bytes_per_s)
         self._events: list[Event] = []
         self._tail = ShardTail()
@@ -115,7 +120,7 @@ class LogStore:
         path = partition_dir(self.root, name)
         self._removals.finish(name, path)
         if owner is not None:
-            self._removals.delete(run_now(self.disk, claim_dir(self.disk, path, owner)))
+            self.claims.claim(path, owner)
         was_open = name in self._settings
         self._settings[name] = settings
         if not self.disk.exists(path):

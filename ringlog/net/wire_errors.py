@@ -45,6 +45,7 @@ _NUMBERED: tuple[type[RinglogError], ...] = (
     errors.NotController,
     errors.StaleBroker,
     errors.NotEnoughBrokers,
+    errors.InvalidRecord,
 )
 """In the order of their numbers, from 1 on: new ones are added at the end."""
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import cast
 
 from ringlog.config import NodeConfig, parse_cores
+from ringlog.controller.topic_config import node_defaults
 from ringlog.disk.choose import Preference, open_disk
 from ringlog.disk.memory import aligned
 from ringlog.errors import NodeFailed, RinglogError
@@ -27,6 +28,7 @@ from ringlog.net.host import host_id
 from ringlog.net.router import RouterAgent, RouterSocket, keep_freed_memory, raise_descriptor_limit
 from ringlog.net.service import NetService, NodeFacts
 from ringlog.node.controller_agent import ControllerAgent
+from ringlog.node.identity import NamesLock
 from ringlog.node.memory import NodeMemory
 from ringlog.node.metadata_log import MetadataLog
 from ringlog.ring.board import Links, ProcessState, Topology
@@ -129,8 +131,24 @@ def _build(setup: ChildSetup, process: int, stopping: Callable[[], bool]) -> Cal
     memory.regions[index].populate()
     region = memory.region(index)
     bounds = ShardBounds(config.disk_depth, config.group_bytes, config.preallocate_bytes_max)
-    store = LogStore(open_disk(preference), config.data_dir, memory=region, bounds=bounds)
-    agent = ShardAgent(process, memory.board, links, store, region, stats, stopping, spin_us=config.spin_us)
+    store = LogStore(
+        open_disk(preference),
+        config.data_dir,
+        memory=region,
+        names_lock=NamesLock(config.data_dir),
+        bounds=bounds,
+    )
+    agent = ShardAgent(
+        process,
+        memory.board,
+        links,
+        store,
+        region,
+        stats,
+        stopping,
+        node_defaults(config.topic_defaults),
+        spin_us=config.spin_us,
+    )
     return agent.run
 
 
@@ -159,7 +177,12 @@ def _net(
         mine = setup.endpoints[index]
         endpoints = [*mine, *(one for one in itertools.chain(*setup.endpoints) if one not in mine)]
         socket = RouterSocket(mine, connections_max=min(config.connections_max, descriptors // 2))
-        facts = NodeFacts(endpoints, host_id(), auto_create=config.auto_create_topics)
+        facts = NodeFacts(
+            endpoints,
+            host_id(),
+            auto_create=config.auto_create_topics,
+            topic_defaults=node_defaults(config.topic_defaults),
+        )
         service = NetService(
             facts,
             stats,

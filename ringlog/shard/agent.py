@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from ringlog.controller.topic_config import NOTHING
 from ringlog.errors import RingClosed, RingCorrupt, RingStale
 from ringlog.log.store import LogStore
 from ringlog.ring.board import Board, Links, ProcessState, Topology
@@ -36,6 +37,7 @@ class ShardAgent:
         region: memoryview,
         stats: Stats,
         stopping: Callable[[], bool],
+        topic_defaults: Mapping[str, str] = NOTHING,
         *,
         spin_us: int = 0,
     ) -> None:
@@ -49,7 +51,14 @@ class ShardAgent:
         self._spin_us = spin_us
         self._spins_until_us = 0
         _, shard = board.topology.role(process)
-        self.core = ShardCore(shard, store, stats, region, first_session=secrets.randbelow(2**31) + 1)
+        self.core = ShardCore(
+            shard,
+            store,
+            stats,
+            region,
+            first_session=secrets.randbelow(2**31) + 1,
+            topic_defaults=topic_defaults,
+        )
         self._applied_version = -1
         self._clock = LoopClock(stats)
         self._shown_ms = 0
@@ -168,4 +177,5 @@ class ShardAgent:
             counts, space = self._stats.counts, self._store.space
             counts["memory_free_bytes"] = self._store.memory_free_bytes
             counts["disk_free_bytes"], counts["disk_full"] = space.free_bytes or 0, int(space.is_full)
+            self._stats.partitions.look(now_ms)
             self._stats.show()
