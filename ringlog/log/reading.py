@@ -68,6 +68,13 @@ class TimedOffset(NamedTuple):
     timestamp: int
 
 
+class SplitPoints(NamedTuple):
+    """Offsets inside of a range at which batches begin, at least so many bytes of the log apart."""
+
+    offsets: list[int]
+    step_bytes: int
+
+
 class Reader:
     """Reads one log."""
 
@@ -171,6 +178,37 @@ class Reader:
                     return found
                 offset = slices.next_offset
         return None
+
+    def split_points(self, start: int, end: int, step_bytes: int, points_max: int) -> Job[SplitPoints]:
+        """Where a range may be split, by the indexes alone; in larger steps where there would be too many points."""
+        self._under_way += 1
+        try:
+            return (yield from self._split_points(start, end, step_bytes, points_max))
+        finally:
+            self._under_way -= 1
+
+    def _split_points(self, start: int, end: int, step_bytes: int, points_max: int) -> Job[SplitPoints]:
+        log = self._log
+        at, end = max(start, log.log_start_offset), min(end, log.readable_offset)
+        held = sum(one.position for one in log.segments if one.next_offset > at and one.base_offset < end)
+        step_bytes = max(step_bytes, -(-held // points_max))
+        points: list[int] = []
+        passed = 0  # bytes since the last point, in earlier segments
+        while at < end:
+            segment = log.segment_of(at)
+            with segment.leases:
+                index, _ = yield from self._indexes(segment)
+                target = index.position_before(at) + step_bytes - passed
+                while (entry := index.first_at(target)) is not None and entry[0] + 1 < end:
+                    last_offset, position = entry
+                    if last_offset >= at:
+                        points.append(last_offset + 1)  # behind an indexed batch the next one begins
+                    target = position + step_bytes
+                passed = max(0, segment.position - (target - step_bytes))
+            if segment is log.segments[-1]:
+                break
+            at = max(at + 1, segment.next_offset)
+        return SplitPoints(points, step_bytes)
 
     # -- from disk -----------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from typing import Any
 
 from ringlog.disk.api import Disk, WatchingDisk
 from ringlog.disk.memory import aligned
@@ -27,7 +28,7 @@ from ringlog.log.disk_space import DiskSpace
 from ringlog.log.events import Appended, Event, disk_error
 from ringlog.log.flush_schedule import FlushSchedule
 from ringlog.log.housekeeping import Housekeeper
-from ringlog.log.jobs import Dispatcher, run_now
+from ringlog.log.jobs import Dispatcher, Job, run_now
 from ringlog.log.names import partition_dir
 from ringlog.log.owner import Owner
 from ringlog.log.partition import LogStatus, PartitionLog
@@ -466,20 +467,19 @@ class LogStore:
         """Read and wait for it."""
         return run_now(self.disk, self._reader(name).read(offset, bytes_max))
 
-    def find_time(
+    def search(
         self,
         name: TopicPartition,
-        timestamp: int,
+        question: Callable[[Reader], Job[Any]],
         *,
-        done: Callable[[TimedOffset | None], None],
+        done: Callable[[Any], None],
         failed: Callable[[RinglogError | OSError], None],
     ) -> None:
-        """Find the first record at or after a time in the background of run(); exactly one of the two is called,
-        perhaps at once."""
+        """Ask a log's reader in the background of run(); exactly one of the two is called, perhaps at once."""
         if name not in self._readers:
             failed(_not_open(name))
         else:
-            self._dispatcher.spawn(self._readers[name].find_time(timestamp), done, failed)
+            self._dispatcher.spawn(question(self._readers[name]), done, failed)
 
     def find_time_now(self, name: TopicPartition, timestamp: int) -> TimedOffset | None:
         """The first record at or after a time; waits for it."""

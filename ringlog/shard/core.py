@@ -40,6 +40,7 @@ from ringlog.net.messages import (
     ListOffsetsRequest,
     PartitionDescription,
     ProduceReply,
+    SplitPointsRequest,
     decode_body,
 )
 from ringlog.net.wire_errors import number_of
@@ -56,6 +57,7 @@ from ringlog.shard.fetching import FetchDesk
 from ringlog.shard.groups import GroupDesk
 from ringlog.shard.hosting import HostedPartition, Hosting
 from ringlog.shard.keys import require_keys
+from ringlog.shard.splitting import SplitQuestion
 
 
 class ShardCore:
@@ -198,6 +200,8 @@ class ShardCore:
         elif asker.api_key == Api.DESCRIBE_PARTITIONS:
             request = decode_body(body, DescribePartitionsRequest)
             asker.reply_struct(DescribePartitionsReply([self._describe(p) for p in request.partitions]))
+        elif asker.api_key == Api.SPLIT_POINTS:
+            SplitQuestion(self.store, self.hosting, asker, decode_body(body, SplitPointsRequest)).ask()
         elif asker.api_key == Api.DELETE_RECORDS:
             self.deletions.delete(asker, decode_body(body, DeleteRecordsRequest))
         elif asker.api_key in GROUP_APIS:
@@ -324,7 +328,9 @@ class _OffsetQuestion:
             typed = disk_error(hosted.name, "read", error)
             self._answer(at, FoundOffset(hosted.partition, number_of(typed), -1, -1))
 
-        self._core.store.find_time(hosted.name, timestamp, done=done, failed=failed)
+        self._core.store.search(
+            hosted.name, lambda reader: reader.find_time(timestamp), done=done, failed=failed
+        )
 
     def _answer(self, at: int, found: FoundOffset) -> None:
         check(at not in self._found, "a question is answered once")
