@@ -54,6 +54,13 @@ def describe(directory: str) -> Machine:
     )
 
 
+def is_nvme(directory: str) -> bool:
+    """Whether a directory's bytes end up on an NVMe device, as far as the kernel tells."""
+    number = os.stat(directory).st_dev
+    block = os.path.realpath(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
+    return os.path.basename(block).startswith("nvme")
+
+
 def mount_of(mountinfo: str, device: str) -> tuple[str, str, str]:
     """(file system, source, options) of the mount with a device number, from the text of /proc/self/mountinfo.
 

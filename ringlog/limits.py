@@ -97,6 +97,8 @@ REPLY_BODY_BYTES_MAX = 64 * MIB
 FETCH_BYTES_MAX = 16 * MIB
 """Data of one fetch reply; a single larger batch is served all the same."""
 FETCH_WAIT_MS_MAX = 60_000
+SPLIT_POINTS_MAX = 4096
+"""Offsets in one answer about where ranges may be split, over all of its partitions."""
 FETCH_PARTITIONS_MAX = 10_000
 FETCH_SESSIONS_PER_SHARD_MAX = 4096
 CLIENT_REQUESTS_MAX = 1024
