@@ -8,7 +8,7 @@ RUNS ?= 2000000
 NATIVE := $(shell find ringlog/native -name '*.cpp' -o -name '*.hpp' -o -name 'CMakeLists.txt')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-spark test check bench fuzz soak format clean
+.PHONY: help setup demo demo-spark test check bench peers fuzz soak format clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -37,11 +37,15 @@ bench: $(VENV)/.spark ## every figure beside its limit, measured in one run
 	$(BIN)/python -m perf node
 	$(BIN)/python -m perf spark
 
+peers: $(VENV)/.test ## fetch what `python -m perf compare` measures beside ringlog: Kafka, NATS, Redis
+	@scripts/install.sh $(BIN)/python test,peers,plots
+	$(BIN)/python -m perf.peers
+
 fuzz: $(VENV)/.test ## the fuzz targets of every native parser; RUNS=… inputs each
 	$(BIN)/python tests/fuzz/run.py --runs $(RUNS)
 
 soak: $(VENV)/.test ## the fault tests in their full amounts
-	RINGLOG_SOAK=1 $(BIN)/python -m pytest tests/fault tests/litmus --timeout 3600
+	RINGLOG_SOAK=1 $(BIN)/python -m pytest tests/fault tests/litmus tests/sim --timeout 3600
 
 format: $(VENV)/.dev ## format Python
 	$(BIN)/ruff format .

@@ -23,13 +23,23 @@ def list_groups(bootstrap: str, *, as_json: bool) -> None:
     with open_admin(bootstrap) as admin:
         groups = admin.list_groups()
     rows = [
-        {"group": g.group_id, "state": g.state, "members": g.members, "assignor": g.assignor} for g in groups
+        {
+            "group": g.group_id,
+            "state": g.state,
+            "members": g.members,
+            "assignor": g.assignor,
+            "lag": g.lag,
+            "lag_ms": g.lag_ms,
+        }
+        for g in groups
     ]
     if as_json:
         for row in rows:
             print_json(row)
     elif rows:
-        print_table(("GROUP", "STATE", "MEMBERS", "ASSIGNOR"), [tuple(row.values()) for row in rows])
+        print_table(
+            ("GROUP", "STATE", "MEMBERS", "ASSIGNOR", "LAG", "LAG MS"), [tuple(row.values()) for row in rows]
+        )
     else:
         print("There are no groups yet. A consumer with a group_id makes one.", file=sys.stderr)
 
@@ -107,10 +117,7 @@ def _print_description(described: GroupInfo) -> None:
             (
                 p.topic,
                 p.partition,
-                "-" if p.committed is None else p.committed,
-                p.readable_offset,
-                p.lag,
-                p.lag_ms,
+                *("-" if n is None else n for n in (p.committed, p.readable_offset, p.lag, p.lag_ms)),
                 p.member_id or "-",
             )
             for p in described.partitions

@@ -55,6 +55,7 @@ class RinglogGroup(LazyGroup):
         "status": LazyCommand("cli.node:status", "Show how a node is doing."),
         "stop": LazyCommand("cli.node:stop", "Stop a node cleanly."),
         "topic": LazyCommand("cli.topic:topic", "Create, look at, change and delete topics."),
+        "tune": LazyCommand("cli.tune:tune", "Measure this machine, and set a node up for it."),
     },
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 good, 1 broken data was found, 2 wrong usage, 3 refused, 4 try again, 5 system error.",

@@ -53,9 +53,9 @@ def stop_node(data_dir: str, timeout_s: float, *, as_json: bool) -> None:
 
 def print_metrics(data_dir: str, *, as_json: bool) -> None:
     """Print all counters of a node."""
-    from ringlog.node.metrics import prometheus_text
+    from ringlog.node.metrics_server import all_metrics
 
-    text = prometheus_text(data_dir)
+    text = all_metrics(data_dir)
     if not as_json:
         sys.stdout.write(text)
         return

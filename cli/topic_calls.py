@@ -82,15 +82,17 @@ def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
 def describe_topics(bootstrap: str, names: Sequence[str], *, all_settings: bool, as_json: bool) -> None:
     """Print topics, one after another, with their partitions and settings."""
     with open_admin(bootstrap) as admin:
+        node = admin.topic_defaults() if all_settings else {}
         for number, name in enumerate(names):
             with naming_near_topics(name, lambda: open_admin(bootstrap)):
                 described = admin.describe_topic(name)
+            settings = _settings(described, node) if all_settings else {}
             if as_json:
-                print_json(_description(described) | (_settings(described) if all_settings else {}))
+                print_json(_description(described) | settings)
             else:
                 if number:
                     print()
-                _print_description(described, all_settings)
+                _print_description(described, settings)
 
 
 PARTITION_FIELDS = ("log_start_offset", "readable_offset", "next_offset", "bytes", "segments", "status")
@@ -107,21 +109,22 @@ def _description(described: TopicInfo) -> dict[str, Any]:
     }
 
 
-def _settings(described: TopicInfo) -> dict[str, Any]:
-    """All settings of a topic, each with its source: `topic` where it was set, else `default`."""
+def _settings(described: TopicInfo, node: Mapping[str, str]) -> dict[str, Any]:
+    """All settings of a topic, each with its source: `topic`, `node` or `default`."""
     from ringlog.node.topic_settings import effective_settings
 
-    found = effective_settings(described.config)
+    internal = described.name.startswith("__")
+    found = effective_settings(described.config, {} if internal else node)
     return {"settings": {name: setting._asdict() for name, setting in found.items()}}
 
 
-def _print_description(described: TopicInfo, all_settings: bool) -> None:
+def _print_description(described: TopicInfo, settings: Mapping[str, Any]) -> None:
     records = sum(p.next_offset - p.log_start_offset for p in described.partitions)
     print(
         f"{described.name}: {counted(len(described.partitions), 'partition')}, {counted(records, 'record')}"
     )
-    if all_settings:
-        found = _settings(described)["settings"]
+    if settings:
+        found = settings["settings"]
         print_table(
             ("SETTING", "VALUE", "FROM"), [(name, one["value"], one["source"]) for name, one in found.items()]
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import ipaddress
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from typing import Any
@@ -18,14 +19,25 @@ import msgspec
 from ringlog.errors import InvalidRequest
 from ringlog.limits import (
     CONNECTIONS_MAX,
+    DISK_RING_ENTRIES,
+    GROUP_BYTES_MIN,
     MIB,
+    NETS_MAX,
     PARTITIONS_PER_TOPIC_MAX,
+    PREALLOCATE_BYTES_MAX,
+    PREALLOCATE_BYTES_MIN,
+    SEGMENT_BYTES_DEFAULT,
+    SEGMENT_BYTES_MAX,
+    SEGMENT_BYTES_MIN,
     SHARDS_MAX,
+    SPIN_US_MAX,
     TAIL_BYTES_PER_SHARD,
+    WRITE_BYTES_TARGET,
 )
 
 DEFAULT_LISTEN = "tcp://127.0.0.1:9400"
 DEFAULT_BOOTSTRAP = "127.0.0.1:9400"
+CONFIG_NAME = "node.toml"
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,24 +50,49 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     nets: int = 1
     pin: bool = True
     """Keep each shard on a core of its own."""
+    shard_cores: str = ""
+    """The cores for pinned shards, as `0-3,8`; empty: all, in their order."""
+    net_cores: str = ""
+    """The cores that network processes keep to; empty: any."""
+    spin_us: int = 0
+    """How long a shard or a network process looks for more work before it sleeps."""
     insecure: bool = False
     """Listen beyond this host although peers are not authenticated."""
     disk_engine: str = "auto"
+    disk_depth: int = 0
+    """Calls of a shard in flight beyond which no partition begins a write; 0: no bound."""
+    group_bytes: int = WRITE_BYTES_TARGET
+    """A write of a partition takes no further batches once it has so many bytes."""
+    preallocate_bytes_max: int = PREALLOCATE_BYTES_MAX
+    """Space that a partition reserves ahead at most."""
     metrics_listen: str | None = None
     tail_bytes_per_shard: int = TAIL_BYTES_PER_SHARD
     """Memory of a shard for append buffers, the recent tail and reads; less when shared memory is small."""
     default_partitions: int = 4
     """Of topics that are created without a number."""
+    default_segment_bytes: int = SEGMENT_BYTES_DEFAULT
+    """Of topics that are created without segment.bytes."""
     auto_create_topics: bool = True
     """Create a topic when a producer first names it."""
     connections_max: int = CONNECTIONS_MAX
+    topic_defaults: dict[str, str | int | float] = {}
+    """Settings of topics that do not say otherwise; those of the node itself keep their own."""
 
     def __post_init__(self) -> None:
         _require("shards", self.shards, 0, SHARDS_MAX)
-        _require("nets", self.nets, 1, 16)
+        _require("nets", self.nets, 1, NETS_MAX)
         _require("tail_bytes_per_shard", self.tail_bytes_per_shard, 16 * MIB, 64 * 1024 * MIB)
         _require("default_partitions", self.default_partitions, 1, PARTITIONS_PER_TOPIC_MAX)
         _require("connections_max", self.connections_max, 1, 1_000_000)
+        _require("spin_us", self.spin_us, 0, SPIN_US_MAX)
+        _require("disk_depth", self.disk_depth, 0, DISK_RING_ENTRIES)
+        _require("group_bytes", self.group_bytes, GROUP_BYTES_MIN, WRITE_BYTES_TARGET)
+        _require(
+            "preallocate_bytes_max", self.preallocate_bytes_max, PREALLOCATE_BYTES_MIN, PREALLOCATE_BYTES_MAX
+        )
+        _require("default_segment_bytes", self.default_segment_bytes, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
+        for name in ("shard_cores", "net_cores"):
+            parse_cores(getattr(self, name), setting=name)
         if self.disk_engine not in ("auto", "io_uring", "plain"):
             raise InvalidRequest(f"disk_engine={self.disk_engine!r}: use auto, io_uring or plain")
         require_listen(self.listen, insecure=self.insecure)
@@ -73,6 +110,23 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     def shard_count(self) -> int:
         """How many shards there will be."""
         return self.shards or len(os.sched_getaffinity(0))
+
+
+def parse_cores(text: str, *, setting: str = "cores") -> list[int]:
+    """The cores of a list of numbers and ranges, in its order; none for an empty one.
+
+    >>> parse_cores("0-2,8"), parse_cores("")
+    ([0, 1, 2, 8], [])
+    """
+    cores: list[int] = []
+    for part in text.split(",") if text else []:
+        found = re.fullmatch(r"\s*([0-9]{1,4})(?:-([0-9]{1,4}))?\s*", part)
+        if not found or int(found[2] or found[1]) < int(found[1]):
+            raise InvalidRequest(
+                f"{setting}={text!r}: use numbers of cores and ranges of them, such as 0-3,8"
+            )
+        cores += range(int(found[1]), int(found[2] or found[1]) + 1)
+    return cores
 
 
 def require_listen(listen: str, *, insecure: bool, setting: str = "listen") -> None:
@@ -139,13 +193,23 @@ def default_bootstrap(environment: Mapping[str, str] = os.environ) -> str:
     return environment.get("RINGLOG_BOOTSTRAP") or DEFAULT_BOOTSTRAP
 
 
+def config_path_of(data_dir: str) -> str:
+    """The file that a node of this directory reads when it is not told another."""
+    return os.path.join(data_dir, CONFIG_NAME)
+
+
 def load_config(path: str | None = None, **given: Any) -> NodeConfig:
-    """The settings of a node: `given` (None: not given) over the file over the defaults.
+    """The settings of a node: `given` (None: not given) over the file over the defaults. Without a path, the file is
+    node.toml in the data directory, if there is one.
 
     >>> load_config(data_dir="/tmp/x", shards=2, listen=None).shards
     2
     """
     settings: dict[str, Any] = {}
+    if path is None:
+        given["data_dir"] = given.get("data_dir") or default_data_dir()
+        usual = config_path_of(os.path.expanduser(given["data_dir"]))
+        path = usual if os.path.exists(usual) else None
     if path is not None:
         with open(path, "rb") as file:
             try:

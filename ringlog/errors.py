@@ -88,6 +88,12 @@ class BatchTooLarge(RinglogError):
     code = "BATCH_TOO_LARGE"
 
 
+class InvalidRecord(RinglogError):
+    """A record cannot be kept by its topic: a compacted one knows records by their keys. Give it a key."""
+
+    code = "INVALID_RECORD"
+
+
 class OffsetOutOfRange(RinglogError):
     """The offset is below the log's start or above its end; the message names both."""
 
@@ -250,6 +256,27 @@ class ControllerUnavailable(RinglogError):
     """The process that owns the metadata is being restarted. Retry; look first when the request changes something."""
 
     code = "CONTROLLER_UNAVAILABLE"
+    retriable = True
+
+
+class NotController(RinglogError):
+    """This node does not lead the cluster's metadata, or no longer does. Retry: the one that does is asked next."""
+
+    code = "NOT_CONTROLLER"
+    retriable = True
+
+
+class StaleBroker(RinglogError):
+    """The controller knows a later life of this node, or none. Register again."""
+
+    code = "STALE_BROKER"
+    retriable = True
+
+
+class NotEnoughBrokers(RinglogError):
+    """Fewer nodes are ready than there are to be replicas. Retry when more have joined, or ask for fewer."""
+
+    code = "NOT_ENOUGH_BROKERS"
     retriable = True
 
 

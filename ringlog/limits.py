@@ -30,6 +30,8 @@ WRITE_BYTES_TARGET = 2 * MIB
 WRITE_BYTES_MAX = WRITE_BYTES_TARGET + BATCH_BYTES_MAX + 2 * BLOCK_BYTES
 """No single write reaches further, so a whole batch found beyond a bad one by more than this proves
 corruption and not a torn write."""
+GROUP_BYTES_MIN = 64 * KIB
+"""A node may be told to let groups stop growing earlier, but not below this."""
 PENDING_BYTES_PER_PARTITION_MAX = 48 * MIB
 """Received and not yet written, per partition; past it an append is refused, retriably."""
 
@@ -53,6 +55,10 @@ FILLED_BYTES_MAX = 1 * MIB
 DISK_RESERVE_BYTES_MAX = 256 * MIB
 DISK_RESERVE_SHARE = 20
 """Of the disk, one in so many bytes, or DISK_RESERVE_BYTES_MAX if that is less, is kept for the node's own work."""
+DISK_FLOOR_BYTES_MAX = 8 * MIB
+"""Below a quarter of that, or this if it is less, nothing is appended any more."""
+RESERVE_FILE_BYTES_MAX = 32 * MIB
+"""Preallocated for the node's own work on a disk that others have filled; half of the reserve, if that is less."""
 
 # A shard.
 TAIL_BYTES_PER_SHARD = 256 * MIB
@@ -155,16 +161,26 @@ REPLICA_LAG_MS_DEFAULT = 10_000
 """A replica that did not hold all that there was for this long is not in sync any more."""
 
 # A node.
+SPIN_US_MAX = 10_000
+"""How long a process may go on looking for work before it sleeps."""
 TOPICS_MAX = 10_000
 PARTITIONS_MAX = 50_000
 PARTITIONS_PER_TOPIC_MAX = 10_000
 TOPIC_NAME_CHARS_MAX = 200
 SHARDS_MAX = 256
+NETS_MAX = 16
 REQUEST_RING_BYTES = 32 * MIB
 REPLY_RING_BYTES = 8 * MIB
 CONTROL_RING_BYTES = 4 * MIB
 DELTA_RECORDS_MAX = 1000
 """Metadata records in one frame; each is far below a kilobyte."""
+
+REPLICATION_FACTOR_DEFAULT = 3
+REPLICATION_FACTOR_MAX = 64
+
+# The quorum of controllers.
+QUORUM_APPEND_BYTES_MAX = 1 * MIB
+"""Data of the entries in one message; a single larger entry is sent all the same."""
 
 assert FRAME_BYTES_MAX <= REQUEST_RING_BYTES // 4 - 8
 assert CONTROL_BODY_BYTES_MAX + DELTA_RECORDS_MAX * KIB // 2 <= CONTROL_RING_BYTES // 4
@@ -173,7 +189,7 @@ assert GROUP_REPLY_BYTES_MAX < REPLY_RING_BYTES // 4 - 64
 assert REPLICA_PARTITION_BYTES <= REPLICA_FETCH_BYTES < FRAME_BYTES_MAX
 assert 2 * (REPLICA_FETCH_WAIT_MS + REPLICA_REPLY_MS_MAX) < REPLICA_LAG_MS_DEFAULT
 assert 3 * HEARTBEAT_WAIT_MS_MAX < SESSION_TIMEOUT_MS_DEFAULT
-assert WRITE_BYTES_TARGET <= WRITE_BYTES_MAX
+assert GROUP_BYTES_MIN <= WRITE_BYTES_TARGET <= WRITE_BYTES_MAX
 assert WRITE_BYTES_MAX < PENDING_BYTES_PER_PARTITION_MAX < TAIL_BYTES_PER_SHARD
 assert 3 * CHECKPOINT_BYTES < UNCHECKPOINTED_BYTES_PER_SHARD
 assert BATCH_BYTES_MAX < SEGMENT_BYTES_MAX

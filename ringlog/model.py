@@ -42,6 +42,15 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
+class LogEnds(NamedTuple):
+    """Where a partition's log begins and ends, and when it grew."""
+
+    log_start_offset: int
+    readable_offset: int
+    marks: list[tuple[int, int]]
+    """(offset, ms), ascending, one at least: the record at `offset` came at `ms` or later."""
+
+
 class TopicPartition(NamedTuple):
     """One partition of one topic; its directory is named ``topic-partition``."""
 

@@ -37,7 +37,7 @@ def _measure(name: str, message_bytes: int, count: int, bench: Bench, goal: Goal
     is_small = message_bytes == SMALL_BYTES
     per_message = 1e-6 if is_small else message_bytes / 1e9
     samples, limits = alternate(
-        lambda: per_message * _between_processes(message_bytes, count),
+        lambda: per_message * between_processes(message_bytes, count),
         lambda: per_message * _slower_side_alone(message_bytes, count),
         bench.scale.rounds,
     )
@@ -72,7 +72,7 @@ class _Consumer:
         return len(rows)
 
 
-def _between_processes(message_bytes: int, count: int) -> float:
+def between_processes(message_bytes: int, count: int) -> float:
     """Messages per second, from the first that was seen to the last."""
     with SharedMemory.create("bench", ring_bytes(CAPACITY_BYTES)) as shared, Doorbell.create() as bell:
         ring = Ring.create(shared.memory, capacity_bytes=CAPACITY_BYTES)

@@ -245,6 +245,11 @@ class Admin:
             partitions,
         )
 
+    def topic_defaults(self, *, timeout: float | None = None) -> dict[str, str]:
+        """What the node's configuration says of topics that do not say otherwise."""
+        reply = self._connection.call(Api.METADATA, MetadataRequest([]), MetadataReply, timeout_s=timeout)
+        return dict(reply.topic_defaults)
+
     def close(self) -> None:
         """End the connection. Twice is fine."""
         self._connection.close()

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ringlog.client import offsets as lookups
-from ringlog.client.ages import behind_ms, timestamps_at
 from ringlog.client.commits import OffsetAndMetadata
 from ringlog.client.connection import Connection
 from ringlog.errors import CoordinatorLoading, UnknownGroup, UnknownTopic
@@ -57,19 +56,17 @@ class GroupPartition:
     partition: int
     committed: int | None
     """None: nothing is committed there."""
-    log_start_offset: int
-    readable_offset: int
     metadata: str
     member_id: str
     """Who reads it; "": nobody."""
-    lag_ms: int
-    """How long ago the oldest record was made that is still to be read; 0: there is none."""
-
-    @property
-    def lag(self) -> int:
-        """Records that are still to be read; never negative. Without a commit, all that the log has."""
-        at = self.log_start_offset if self.committed is None else self.committed
-        return max(0, self.readable_offset - max(at, self.log_start_offset))
+    log_start_offset: int | None
+    """None, as are the following: the node has not opened the partition yet."""
+    readable_offset: int | None
+    lag: int | None
+    """Records that are still to be read, never negative. Without a commit, all that the log has."""
+    lag_ms: int | None
+    """How long ago the first of them came; 0: there is none. By time marks of the node: it may be a little too much,
+    never too little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +83,12 @@ class GroupInfo:
     @property
     def lag(self) -> int:
         """Records that are still to be read."""
-        return sum(partition.lag for partition in self.partitions)
+        return sum(partition.lag or 0 for partition in self.partitions)
 
     @property
     def lag_ms(self) -> int:
-        """How long ago the oldest of them was made."""
-        return max((partition.lag_ms for partition in self.partitions), default=0)
+        """How long ago the oldest of them came."""
+        return max((partition.lag_ms or 0 for partition in self.partitions), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,24 +143,21 @@ class GroupAdmin:
         )
         holders = {tp: m.member_id for m in reply.members for tp in _partitions(m.assigned + m.revoking)}
         committed = {TopicPartition(row.topic, row.partition): row for row in reply.offsets}
-        tps = sorted(holders.keys() | committed.keys())
-        starts, ends = self._ends(tps, timeout_s)
-        unread = {tp: max(committed[tp].offset if tp in committed else 0, starts[tp]) for tp in tps}
-        stamps = timestamps_at(
-            self._connection, {tp: at for tp, at in unread.items() if at < ends[tp]}, timeout_s
-        )
-        partitions = [
-            GroupPartition(
-                *tp,
-                committed[tp].offset if tp in committed else None,
-                starts[tp],
-                ends[tp],
-                committed[tp].metadata if tp in committed else "",
-                holders.get(tp, ""),
-                behind_ms(stamps[tp]) if tp in stamps else 0,
-            )
-            for tp in tps
-        ]
+        partitions = []
+        for topic in reply.lags:
+            for row in topic.partitions:
+                tp = TopicPartition(topic.topic, row.partition)
+                known = committed.get(tp)
+                told = (row.log_start_offset, row.readable_offset, row.lag, row.lag_ms)
+                partitions.append(
+                    GroupPartition(
+                        *tp,
+                        known.offset if known else None,
+                        known.metadata if known else "",
+                        holders.get(tp, ""),
+                        *(number if number >= 0 else None for number in told),
+                    )
+                )
         members = [
             GroupMember(
                 m.member_id,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from ringlog.controller.image import MetadataImage, TopicState
+from ringlog.controller.placement import Placement
 from ringlog.controller.records import (
     MetadataRecord,
     Partition,
@@ -28,6 +29,8 @@ from ringlog.limits import (
     OFFSETS_PARTITIONS,
     PARTITIONS_MAX,
     PARTITIONS_PER_TOPIC_MAX,
+    REPLICATION_FACTOR_DEFAULT,
+    REPLICATION_FACTOR_MAX,
     TOPIC_NAME_CHARS_MAX,
     TOPICS_MAX,
 )
@@ -62,10 +65,18 @@ class Outcome(NamedTuple):
 def topic_metadata(image: MetadataImage, topic: TopicState) -> TopicMetadata:
     """A topic as clients see it."""
     partitions = [
-        PartitionMetadata(found.index, found.partition, found.shard, image.node_id)
+        PartitionMetadata(found.index, found.partition, _lane(found), found.leader_on(image.node_id))
         for found in (image.partitions[partition] for partition in topic.partitions)
     ]
     return TopicMetadata(topic.name, "", topic.topic_id, partitions, topic.config)
+
+
+def _lane(partition: Partition) -> int:
+    """The shard of the leader; of the preferred one while there is none."""
+    if not partition.replicas:
+        return partition.shard
+    shard = partition.shard_on(partition.leader)
+    return partition.shards[0] if shard is None else shard
 
 
 def create_topic(
@@ -91,17 +102,15 @@ def create_topic(
         )
     if name in image.topics:
         raise TopicExists(f"topic {name!r} is there already")
-    if request.replication_factor not in (1, -1):
-        raise InvalidRequest(
-            f"replication_factor={request.replication_factor}: this cluster has 1 node, so use 1"
-        )
+    _require_factor(image, request)
     check_config(request.config)
     count = default_partitions if request.partitions == -1 else request.partitions
     _require_count(image, name, count, count)
     if len(image.topics) >= TOPICS_MAX:
         raise LimitExceeded(f"the node has {len(image.topics)} topics, and takes no more than {TOPICS_MAX}")
     topic = Topic(image.next_topic_id, name, dict(request.config))
-    records: list[MetadataRecord] = [topic, *_new_partitions(image, topic.topic_id, range(count), shards)]
+    made = _new_partitions(image, topic.topic_id, range(count), shards, request.replication_factor)
+    records: list[MetadataRecord] = [topic, *made]
     if request.validate_only:
         preview = TopicMetadata(name, "", -1, [], dict(request.config))
         return Outcome([], lambda after: TopicReply(preview, after.version))
@@ -131,7 +140,8 @@ def add_partitions(image: MetadataImage, request: AddPartitionsRequest, *, shard
             f"topic {topic.name!r} has {have} partitions: a number can only grow, so use more than {have}"
         )
     _require_count(image, topic.name, request.partitions, request.partitions - have)
-    added = _new_partitions(image, topic.topic_id, range(have, request.partitions), shards)
+    factor = len(image.partitions[topic.partitions[0]].replicas)
+    added = _new_partitions(image, topic.topic_id, range(have, request.partitions), shards, factor)
     return Outcome(list(added), _reply_topic(topic.name))
 
 
@@ -215,15 +225,61 @@ def _require_count(image: MetadataImage, name: str, count: int, added: int) -> N
         )
 
 
+def _require_factor(image: MetadataImage, request: CreateTopicRequest) -> None:
+    factor = request.replication_factor
+    if image.brokers:
+        if factor != -1 and not 1 <= factor <= REPLICATION_FACTOR_MAX:
+            raise InvalidRequest(f"replication_factor={factor}: use 1 to {REPLICATION_FACTOR_MAX}")
+        wanted = factor if factor != -1 else _default_factor(image)
+        if int(request.config.get("min.insync.replicas", "1")) > wanted:
+            raise InvalidRequest(
+                f"min.insync.replicas={request.config['min.insync.replicas']} with {wanted} replicas: nothing "
+                "could ever be written. Use a smaller number, or more replicas"
+            )
+    elif factor not in (1, -1):
+        raise InvalidRequest(f"replication_factor={factor}: this cluster has 1 node, so use 1")
+
+
+def _default_factor(image: MetadataImage) -> int:
+    return min(REPLICATION_FACTOR_DEFAULT, len(image.brokers))
+
+
 def _new_partitions(
-    image: MetadataImage, topic_id: int, indexes: Iterable[int], shards: int
+    image: MetadataImage, topic_id: int, indexes: Iterable[int], shards: int, factor: int
 ) -> list[Partition]:
+    if image.brokers:
+        return _new_replicated(image, topic_id, indexes, _default_factor(image) if factor == -1 else factor)
     loads = image.shard_loads(shards)
     made: list[Partition] = []
     for at, index in enumerate(indexes):
         shard = loads.index(min(loads))
         loads[shard] += 1
         made.append(Partition(image.next_partition + at, topic_id, index, shard))
+    return made
+
+
+def _new_replicated(
+    image: MetadataImage, topic_id: int, indexes: Iterable[int], factor: int
+) -> list[Partition]:
+    """Partitions on nodes that are ready: all of them in sync, the first one leading."""
+    ready = [broker for broker in image.brokers.values() if not broker.fenced and not broker.leaving]
+    placement = Placement(image, ready)
+    made: list[Partition] = []
+    for at, index in enumerate(indexes):
+        replicas = placement.choose(factor)
+        on_shards = tuple(placement.shard_on(node_id) for node_id in replicas)
+        made.append(
+            Partition(
+                image.next_partition + at,
+                topic_id,
+                index,
+                on_shards[0],
+                replicas=replicas,
+                shards=on_shards,
+                leader=replicas[0],
+                isr=replicas,
+            )
+        )
     return made
 
 

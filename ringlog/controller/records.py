@@ -43,7 +43,8 @@ class Partition(_Record, frozen=True, tag="partition"):
     """The shard that serves it on each of `replicas`, in the same order."""
     leader: int = NO_LEADER
     isr: tuple[int, ...] = ()
-    """The replicas that have all that is committed. Never empty: without a leader it says who may lead again."""
+    """The replicas that have all that is committed. Without a leader it says who may lead again; empty, nobody
+    may: the last one lost its disk."""
     adding: tuple[int, ...] = ()
     """Of a reassignment: replicas that are to stay, and were not there before."""
     removing: tuple[int, ...] = ()

@@ -11,6 +11,7 @@ from ringlog.errors import InvalidRequest
 from ringlog.limits import (
     BATCH_HEADER_BYTES,
     FRAME_BYTES_MAX,
+    REPLICATION_FACTOR_MAX,
     RETENTION_MS_DEFAULT,
     SEGMENT_BYTES_DEFAULT,
     SEGMENT_BYTES_MAX,
@@ -22,6 +23,7 @@ from ringlog.ring.frame import FRAME_HEADER_BYTES
 
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - FRAME_HEADER_BYTES
 _TIME_MS_MAX = 2**63 - 1
+NOTHING: Mapping[str, str] = {}
 
 
 class Setting(NamedTuple):
@@ -52,6 +54,15 @@ def _one_of(*words: str) -> Callable[[str], None]:
             raise InvalidRequest(f"use {' or '.join(words)}")
 
     return check
+
+
+def _compression(text: str) -> None:
+    if text in ("uncompressed", "gzip", "snappy", "lz4", "zstd"):
+        raise InvalidRequest(
+            "use producer: a node keeps batches byte for byte as their producers made them. "
+            f"Have them made so: Producer(compression_type={text.replace('uncompressed', 'none')!r})"
+        )
+    _one_of("producer")(text)
 
 
 def _flush_policy(text: str) -> None:
@@ -106,8 +117,13 @@ SETTINGS: dict[str, Setting] = {
     "max.compaction.lag.ms": Setting(
         str(_TIME_MS_MAX), "records are compacted at this age at the latest", _whole_number(1, _TIME_MS_MAX)
     ),
+    "min.insync.replicas": Setting(
+        "1",
+        "with fewer replicas in sync than this, records are refused (acks=all)",
+        _whole_number(1, REPLICATION_FACTOR_MAX),
+    ),
     "compression.type": Setting(
-        "producer", "who compresses: producer (batches are kept as they came)", _one_of("producer")
+        "producer", "who compresses: producer (batches are kept as they came)", _compression
     ),
 }
 
@@ -137,6 +153,20 @@ def require_setting(name: str) -> str:
     return name
 
 
-def with_defaults(config: Mapping[str, str]) -> dict[str, str]:
-    """All settings of a topic."""
-    return {name: config.get(name, setting.default) for name, setting in SETTINGS.items()}
+def with_defaults(config: Mapping[str, str], node: Mapping[str, str] = NOTHING) -> dict[str, str]:
+    """All settings of a topic: its own, else those of the node, else those of this version."""
+    return {name: config.get(name, node.get(name, setting.default)) for name, setting in SETTINGS.items()}
+
+
+def node_defaults(given: Mapping[str, str | int | float]) -> dict[str, str]:
+    """What a node's configuration says of topics, checked.
+
+    >>> node_defaults({"retention.ms": 3600000, "cleanup.policy": "compact"})
+    {'retention.ms': '3600000', 'cleanup.policy': 'compact'}
+    """
+    found = {name: str(value) for name, value in given.items()}
+    try:
+        check_config(found)
+    except InvalidRequest as wrong:
+        raise InvalidRequest(f"topic_defaults: {wrong}") from None
+    return found

@@ -16,6 +16,7 @@ from ringlog.coordination import membership, offsets
 from ringlog.coordination.assignors import ASSIGNORS
 from ringlog.coordination.catalogue import Catalogue
 from ringlog.coordination.describe import described
+from ringlog.coordination.lag import Ends
 from ringlog.coordination.membership import Change
 from ringlog.coordination.records import MemberKey, MemberValue, OffsetKey, Record, by_topic
 from ringlog.coordination.sessions import MemberAt, Sessions, Ticket
@@ -199,14 +200,13 @@ class GroupCoordinator:
         count = sum(isinstance(record.key, OffsetKey) for record in records)
         return self._apply(records, ticket, GroupDeleteReply(count))
 
-    def describe(self, ticket: Ticket, request: GroupDescribeRequest, now_ms: int) -> Outcome:
-        """Everything about a group."""
+    def describe(self, ticket: Ticket, request: GroupDescribeRequest, ends: Ends, now_ms: int) -> Outcome:
+        """Everything about a group, as it is in this moment."""
         group = self.image.groups.get(request.group_id)
         if group is None:
             raise UnknownGroup(f"there is no group {request.group_id!r}")
-        committed = offsets.fetch(group, OffsetFetchRequest(group.group_id), self.catalogue)
         heard_ms = self._sessions.heard_ms(group.group_id, group.members)
-        return Outcome([], [Reply(ticket, described(group, committed, heard_ms, now_ms))])
+        return Outcome([], [Reply(ticket, described(group, self.catalogue, heard_ms, ends, now_ms))])
 
     def _apply(self, records: list[Record], ticket: Ticket, reply: msgspec.Struct) -> Outcome:
         for record in records:

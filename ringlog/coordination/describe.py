@@ -4,30 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from ringlog.coordination import offsets
+from ringlog.coordination.catalogue import Catalogue
+from ringlog.coordination.lag import Ends, lags, total
 from ringlog.coordination.records import by_topic
 from ringlog.coordination.state import Group, GroupsImage
 from ringlog.model import TopicPartition
 from ringlog.net.group_messages import (
-    CommittedOffset,
     GroupDescribeReply,
     GroupSummary,
     MemberDescription,
+    OffsetFetchRequest,
     TopicPartitions,
 )
 
 
-def summaries(image: GroupsImage) -> list[GroupSummary]:
+def summaries(image: GroupsImage, catalogue: Catalogue, ends: Ends, now_ms: int) -> list[GroupSummary]:
     """All groups, in short."""
-    return [
-        GroupSummary(group.group_id, group.state, len(group.members), group.value.epoch, group.value.assignor)
-        for group in image.groups.values()
-    ]
+    found = []
+    for group in image.groups.values():
+        committed = offsets.fetch(group, OffsetFetchRequest(group.group_id), catalogue)
+        behind = total(lags(group, committed, ends, now_ms))
+        value, members = group.value, len(group.members)
+        found.append(GroupSummary(group.group_id, group.state, members, value.epoch, value.assignor, *behind))
+    return found
 
 
 def described(
-    group: Group, committed: list[CommittedOffset], heard_ms: Mapping[str, int], now_ms: int
+    group: Group, catalogue: Catalogue, heard_ms: Mapping[str, int], ends: Ends, now_ms: int
 ) -> GroupDescribeReply:
-    """A group with its members and offsets."""
+    """A group with its members and offsets, and how far it is behind."""
+    committed = offsets.fetch(group, OffsetFetchRequest(group.group_id), catalogue)
     members = [
         MemberDescription(
             member.member_id,
@@ -43,7 +50,10 @@ def described(
         for member in sorted(group.members.values(), key=lambda member: member.order)
     ]
     value = group.value
-    return GroupDescribeReply(group.group_id, group.state, value.epoch, value.assignor, members, committed)
+    behind = lags(group, committed, ends, now_ms)
+    return GroupDescribeReply(
+        group.group_id, group.state, value.epoch, value.assignor, members, committed, behind
+    )
 
 
 def _grouped(tps: Iterable[TopicPartition]) -> list[TopicPartitions]:

@@ -121,16 +121,6 @@ def expired(image: GroupsImage, now_ms: int) -> list[Record]:
     return records
 
 
-def lag(committed: int, log_start_offset: int, readable_offset: int) -> int:
-    """Records that a group has still to read, never below 0: what it committed may be newer than what is known of the
-    log, and what retention took nobody can read any more.
-
-    >>> lag(40, 0, 100), lag(-1, 10, 100), lag(120, 0, 100)
-    (60, 90, 0)
-    """
-    return max(0, readable_offset - max(committed, log_start_offset))
-
-
 def _record(
     group: Group, wanted: OffsetToCommit, topic_id: int, member_id: str, sequence: int, now_ms: int
 ) -> Record:

@@ -28,3 +28,5 @@ class ShardContext(NamedTuple):
     mark_ready: Callable[[PartitionLog], None]
     """Have pump() called in the next cycle: something came in, or what it waited for is done."""
     space: DiskSpace
+    group_bytes: int
+    """A queued write that has so many takes no further append."""

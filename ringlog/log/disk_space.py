@@ -6,6 +6,7 @@
       taken    │ still full    │ refused      │ own, too    │
 
 What is kept in reserve is for the node itself: checkpoints, deletions, compaction, committed offsets and metadata.
+Should others fill the disk to the floor, a preallocated file is given up for it (`node/reserve.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from ringlog.disk.api import Disk
 from ringlog.errors import DiskFull
 from ringlog.limits import (
+    DISK_FLOOR_BYTES_MAX,
     DISK_RESERVE_BYTES_MAX,
     DISK_RESERVE_SHARE,
     MIB,
@@ -27,12 +29,29 @@ _STEPS = 512
 """Partitions that may all reserve space before the next look."""
 
 
+def reserve_of(total_bytes: int) -> int:
+    """How much of a disk records may not use."""
+    return min(DISK_RESERVE_BYTES_MAX, total_bytes // DISK_RESERVE_SHARE)
+
+
+def resume_of(reserve_bytes: int) -> int:
+    """So much must be free before records are taken again."""
+    return reserve_bytes + reserve_bytes // 4
+
+
+def floor_of(reserve_bytes: int) -> int:
+    """How much of a disk not even the node itself may use for appends: its small files are written with it."""
+    return min(reserve_bytes // 4, DISK_FLOOR_BYTES_MAX)
+
+
 class DiskSpace:
     """The free space below one directory, as it was last looked at, and who may use it."""
 
-    def __init__(self, disk: Disk, root: str) -> None:
+    def __init__(self, disk: Disk, root: str, step_bytes_max: int = PREALLOCATE_BYTES_MAX) -> None:
+        """`step_bytes_max`: what a partition may reserve ahead while there is enough."""
         self._disk = disk
         self._root = root
+        self._step_bytes_max = step_bytes_max
         self.free_bytes: int | None = None
         """None: not known yet."""
         self.reserve_bytes = 0
@@ -59,9 +78,9 @@ class DiskSpace:
     def judge(self, free_bytes: int, total_bytes: int) -> None:
         """Decide by what the file system says."""
         self.free_bytes = free_bytes
-        self.reserve_bytes = min(DISK_RESERVE_BYTES_MAX, total_bytes // DISK_RESERVE_SHARE)
-        resume = self.reserve_bytes + self.reserve_bytes // 4
-        self.is_full = free_bytes < (resume if self.is_full else self.reserve_bytes)
+        self.reserve_bytes = reserve_of(total_bytes)
+        resume_bytes = resume_of(self.reserve_bytes)
+        self.is_full = free_bytes < (resume_bytes if self.is_full else self.reserve_bytes)
         self._bytes_since = 0
         self._bytes_until_look = max(free_bytes - self.reserve_bytes, self.reserve_bytes) // 4
 
@@ -75,7 +94,7 @@ class DiskSpace:
 
     def _refuse_unless_internal(self, name: TopicPartition) -> None:
         free = self.free_bytes or 0
-        if name.topic.startswith(_INTERNAL_PREFIX) and free >= self.reserve_bytes // 4:
+        if name.topic.startswith(_INTERNAL_PREFIX) and free >= floor_of(self.reserve_bytes):
             return
         raise DiskFull(
             f"{name}: the disk has {free // MIB} MiB free, and {self.reserve_bytes // MIB} are kept for the node's "
@@ -89,6 +108,6 @@ class DiskSpace:
     def step_bytes_max(self) -> int:
         """How much a partition may reserve ahead of need: less as space ends, or a few would take it all."""
         if self.free_bytes is None:
-            return PREALLOCATE_BYTES_MAX
+            return self._step_bytes_max
         wanted = (self.free_bytes - self.reserve_bytes) // _STEPS
-        return max(PREALLOCATE_BYTES_MIN, min(wanted, PREALLOCATE_BYTES_MAX))
+        return max(PREALLOCATE_BYTES_MIN, min(wanted, self._step_bytes_max))

@@ -125,6 +125,11 @@ class TimeIndex:
         at = bisect_left(self._timestamps, timestamp) - 1
         return self.base_offset + (self._offsets[at] if at >= 0 else 0)
 
+    def entries_after(self) -> list[tuple[int, int]]:
+        """For each entry the offset behind it, and the highest timestamp before that."""
+        offsets = (self.base_offset + offset + 1 for offset in self._offsets)
+        return list(zip(offsets, self._timestamps, strict=True))
+
     def cut(self, offset: int) -> None:
         """Forget entries of an offset and all after it."""
         keep = bisect_left(self._offsets, offset - self.base_offset)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 
 import msgspec
 
@@ -58,6 +59,16 @@ def claim_dir(disk: Disk, path: str, owner: Owner) -> Job[str | None]:
     # The directory's flush before the first segment makes the name durable too; without it there are no records either.
     yield from write_file(disk, f"{path}/{OWNER_NAME}", envelope.seal(OWNER_MAGIC, owner))
     return doomed
+
+
+def set_deleted_aside(disk: Disk, path: str, is_deleted: Callable[[Owner], bool]) -> Job[str | None]:
+    """Set a directory aside that a deleted partition has left, and return its new path; None when it is another's, or
+    nobody knows whose: that metadata is missing is no reason to delete data."""
+    found = yield from _owner_of(disk, path)
+    if found is None or not is_deleted(found):
+        return None
+    _logger.warning("%s is what is left of a topic that was deleted; it is removed", path)
+    return (yield from set_dir_aside(disk, path))
 
 
 def _owner_of(disk: Disk, path: str) -> Job[Owner | None]:

@@ -27,7 +27,6 @@ from ringlog.limits import (
     BLOCK_BYTES,
     PENDING_BYTES_PER_PARTITION_MAX,
     RELATIVE_OFFSET_MAX,
-    WRITE_BYTES_TARGET,
 )
 from ringlog.log.batch import BatchInfo
 from ringlog.log.context import ShardContext
@@ -228,7 +227,7 @@ class PartitionLog:
     def _extent_for(self, data: memoryview, now_ms: int) -> Extent:
         """The queued extent that now holds the data at its end."""
         filling = self._filling
-        if filling is not None and filling.nbytes < WRITE_BYTES_TARGET:
+        if filling is not None and filling.nbytes < self.context.group_bytes:
             self._buffer.add(filling, data, now_ms)
             return filling
         self._stop_filling()

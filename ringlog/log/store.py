@@ -7,6 +7,7 @@ submission, completions are handed out, and what became durable comes back as ev
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 
 from ringlog.disk.api import Disk, WatchingDisk
 from ringlog.disk.memory import aligned
@@ -19,6 +20,8 @@ from ringlog.limits import (
 )
 from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
+from ringlog.log.bounds import ShardBounds
+from ringlog.log.claims import Claims, Lock
 from ringlog.log.context import ShardContext
 from ringlog.log.disk_space import DiskSpace
 from ringlog.log.events import Appended, Event, disk_error
@@ -26,9 +29,10 @@ from ringlog.log.flush_schedule import FlushSchedule
 from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.jobs import Dispatcher, run_now
 from ringlog.log.names import partition_dir
-from ringlog.log.owner import Owner, claim_dir
+from ringlog.log.owner import Owner
 from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.reading import Reader, Slices, TimedOffset
+from ringlog.log.ready import ReadyLogs
 from ringlog.log.recent_tail import ShardTail
 from ringlog.log.recovery import Recovery, RecoveryReport
 from ringlog.log.removal import Leaving, Removals
@@ -53,9 +57,12 @@ class LogStore:
         *,
         memory: memoryview | None = None,
         compaction_bytes_per_s: int | None = COMPACTION_BYTES_PER_S,
+        names_lock: Lock = nullcontext,
+        bounds: ShardBounds = ShardBounds(),  # noqa: B008 (it is frozen)
     ) -> None:
         """`memory`: an aligned region for buffers; by default, private memory of the usual size.
-        `compaction_bytes_per_s`: what compaction may read and write; None: all that it can."""
+        `compaction_bytes_per_s`: what compaction may read and write; None: all that it can.
+        `names_lock`: held while directories get or lose an owner, by all shards of a node."""
         self.disk = disk
         self.root = root
         self.logs: dict[TopicPartition, PartitionLog] = {}
@@ -66,11 +73,11 @@ class LogStore:
         self._readers: dict[TopicPartition, Reader] = {}
         self._dispatcher = Dispatcher(disk)
         self._removals = Removals(disk, self._dispatcher, self._forget)
+        self.claims = Claims(disk, root, self._removals, names_lock)
         self.upkeep = Upkeep(self._dispatcher, compaction_bytes_per_s)
         self._events: list[Event] = []
         self._tail = ShardTail()
-        self._ready: dict[TopicPartition, PartitionLog] = {}
-        """Logs that may have something to write now."""
+        self._ready = ReadyLogs(disk, bounds.disk_depth)
         self._scratch: Scratch | None = None
         self._wanting: list[Housekeeper] = []
         """Those whose checkpoint waits for a flush."""
@@ -82,7 +89,7 @@ class LogStore:
         """What a crash would make recovery scan, when it was last added up."""
         self._room_is_known = False
         """It was added up in this cycle: only appends can have changed it since, and they are counted."""
-        self.space = DiskSpace(disk, root)
+        self.space = DiskSpace(disk, root, bounds.preallocate_bytes_max)
         self._age_checked_ms = 0
         self._expiry_checked_ms = 0
         self._context = ShardContext(
@@ -92,8 +99,9 @@ class LogStore:
             events=self._events,
             make_room=self._tail.evict_oldest,
             keep_tail=self._tail.keep,
-            mark_ready=self._mark_ready,
+            mark_ready=self._ready.mark,
             space=self.space,
+            group_bytes=bounds.group_bytes,
         )
 
     # -- opening and closing ---------------------------------------------------------------------------------
@@ -112,7 +120,7 @@ class LogStore:
         path = partition_dir(self.root, name)
         self._removals.finish(name, path)
         if owner is not None:
-            self._removals.delete(run_now(self.disk, claim_dir(self.disk, path, owner)))
+            self.claims.claim(path, owner)
         was_open = name in self._settings
         self._settings[name] = settings
         if not self.disk.exists(path):
@@ -268,7 +276,7 @@ class LogStore:
         self.upkeep.cancel(log)
         if log.status is LogStatus.OPEN:
             log.stop()
-        self._ready.pop(name, None)
+        self._ready.forget(name)
         self._flushes.forget(name)
         del self.reports[name]
         return Leaving(log, self._housekeepers.pop(name), self._readers.pop(name), self.upkeep)
@@ -321,11 +329,11 @@ class LogStore:
         """One cycle: hand out completions, queue what is due, submit it all at once. Waits for completions up to
         `wait_s` when there is nothing else to do. Returns what happened, in order."""
         self._room_is_known = False
-        self._pump(now_ms)
+        self._ready.pump(now_ms)
         self.disk.submit()
         self._context.arena.warm_up()
         if self._dispatcher.deliver(wait_s):
-            self._pump(now_ms)
+            self._ready.pump(now_ms)
             self.disk.submit()
         self._keep_house(now_ms)
         events = self._events[:]
@@ -335,21 +343,13 @@ class LogStore:
     def push(self, now_ms: int) -> None:
         """Put what was appended on its way to the device, ahead of the next run()."""
         if self._ready:
-            self._pump(now_ms)
+            self._ready.pump(now_ms)
             self.disk.submit()
 
     def watch(self, fd: int, then: Callable[[int], None]) -> None:
         """Let run() wait for a descriptor too, on a disk that can: `then` is called whenever it is readable."""
         assert isinstance(self.disk, WatchingDisk)
         self._dispatcher.whenever(self.disk.watch(fd), then)
-
-    def _pump(self, now_ms: int) -> None:
-        ready, self._ready = self._ready, {}
-        for log in ready.values():
-            log.pump(now_ms)
-
-    def _mark_ready(self, log: PartitionLog) -> None:
-        self._ready[log.name] = log
 
     def _keep_house(self, now_ms: int) -> None:
         """What is due by the clock or by bytes. Costs nothing for partitions where nothing happens."""

@@ -68,7 +68,8 @@ class IsrChange(_Body, frozen=True):
     partition: PartitionId
     leader_epoch: Int64
     partition_epoch: Int64
-    isr: Annotated[list[Int64], msgspec.Meta(min_length=1, max_length=64)]
+    isr: Annotated[list[tuple[Int64, Int64]], msgspec.Meta(min_length=1, max_length=64)]
+    """Each with the broker epoch under which it fetched: one that restarted since may have lost what it had."""
 
 
 class AlterIsrRequest(_Body, frozen=True):

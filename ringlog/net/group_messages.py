@@ -142,6 +142,10 @@ class GroupSummary(_Body, frozen=True):
     members: int
     epoch: int
     assignor: str
+    lag: int
+    """Records that are still to be read, over all partitions."""
+    lag_ms: int
+    """How long ago the oldest of them came."""
 
 
 class GroupListReply(_Body, frozen=True):
@@ -171,8 +175,27 @@ class MemberDescription(_Body, frozen=True):
     heard_ms_ago: int
 
 
+class PartitionLag(_Body, frozen=True):
+    """How far a group is behind in a partition; all -1 while nothing is known of its log."""
+
+    partition: int
+    log_start_offset: int
+    readable_offset: int
+    lag: int
+    """Records that are still to be read. Without a commit, all that the log has."""
+    lag_ms: int
+    """How long ago the first of them came, at most; 0: there is none."""
+
+
+class TopicLag(_Body, frozen=True):
+    """How far a group is behind in partitions of a topic."""
+
+    topic: str
+    partitions: list[PartitionLag]
+
+
 class GroupDescribeReply(_Body, frozen=True):
-    """A group with its members and its offsets."""
+    """A group with its members, its offsets, and how far it is behind."""
 
     group_id: str
     state: str
@@ -180,6 +203,8 @@ class GroupDescribeReply(_Body, frozen=True):
     assignor: str
     members: list[MemberDescription]
     offsets: list[CommittedOffset]
+    lags: list[TopicLag]
+    """Of all partitions that are held or have a committed offset."""
 
 
 class GroupResetRequest(_Body, frozen=True):

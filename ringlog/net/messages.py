@@ -296,6 +296,8 @@ class MetadataReply(_Body, frozen=True):
     host_id: str
     frame_bytes_max: int
     topics: list[TopicMetadata]
+    topic_defaults: dict[str, str] = {}
+    """What the node's configuration says of topics that do not say otherwise."""
 
 
 class InitProducerRequest(_Body, frozen=True):

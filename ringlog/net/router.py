@@ -169,13 +169,18 @@ class RouterAgent:
         open_socket: Callable[[], tuple[RouterSocket, NetService]],
         stats: Stats,
         stopping: Callable[[], bool],
+        *,
+        spin_us: int = 0,
     ) -> None:
+        """`spin_us`: how long it looks for more to do before it sleeps."""
         self._process = process
         self._board = board
         self._links = links
         self._regions = regions
         self._stats = stats
         self._stopping = stopping
+        self._spin_us = spin_us
+        self._spins_until_us = 0
         self._socket, self.service = open_socket()
         self._poller = zmq.Poller()
         self._poller.register(self._socket.socket, zmq.POLLIN)
@@ -210,9 +215,12 @@ class RouterAgent:
         self._clock.work(now_us)
         self._follow_links()
         may_receive = receive and service.has_image
-        self._take_replies()
+        busy = self._take_replies()
         if self._has_messages and may_receive:
             self._has_messages = self._receive()
+            busy = True
+        if busy:
+            self._spins_until_us = now_us + self._spin_us
         room = service.retry_overflow()
         room = self._links.pump() and room  # also while something waits: one full ring holds up no other
         self._show(now_us)
@@ -220,7 +228,9 @@ class RouterAgent:
         if service.has_image and not self._is_ready:
             self._is_ready = True
             self._board.set_state(self._process, ProcessState.READY)
-        if not (self._has_messages and may_receive):
+        if now_us < self._spins_until_us:
+            self._poll(0)
+        elif not (self._has_messages and may_receive):
             self._sleep((DEPARTED_WAIT_MS if self._departed.watching else IDLE_WAIT_MS) if room else 1)
 
     def _sleep(self, wait_ms: int) -> None:
@@ -228,12 +238,15 @@ class RouterAgent:
         if not self._links.announce_wait():
             wait_ms = 0
         self._clock.rest(time.monotonic_ns() // 1000)
+        self._poll(wait_ms)
+        self._links.end_wait()
+
+    def _poll(self, wait_ms: int) -> None:
         for source, _ in self._poller.poll(wait_ms):
             if source is self._socket.socket:
                 self._has_messages = True
             elif source is self._socket.monitor:
                 self._follow_connections()
-        self._links.end_wait()
 
     def _receive(self) -> bool:
         """Take what the socket has; whether it may have more."""
@@ -273,12 +286,15 @@ class RouterAgent:
             if dead:
                 self.service.clients_died(dead)
 
-    def _take_replies(self) -> None:
+    def _take_replies(self) -> bool:
+        """Send on what shards and the controller have answered; whether there was something."""
+        busy = False
         for process, end in self._links.ends.items():
             try:
-                self.service.take_replies(process, end)
+                busy = self.service.take_replies(process, end) or busy
             except (RingStale, RingClosed, RingCorrupt):
                 continue  # its process is gone or mad: the supervisor will make a new one
+        return busy
 
     def _follow_links(self) -> None:
         for change in self._links.refresh():

@@ -74,10 +74,13 @@ class Sender(Protocol):
 class NodeFacts:
     """What metadata replies say of the node itself."""
 
-    def __init__(self, endpoints: list[str], host_id: str, *, auto_create: bool) -> None:
+    def __init__(
+        self, endpoints: list[str], host_id: str, *, auto_create: bool, topic_defaults: dict[str, str]
+    ) -> None:
         self.endpoints = endpoints
         self.host_id = host_id
         self.auto_create = auto_create
+        self.topic_defaults = topic_defaults
 
 
 class NetService:
@@ -275,6 +278,7 @@ class NetService:
             facts.host_id,
             FRAME_BYTES_MAX,
             topics,
+            facts.topic_defaults,
         )
         self._answer(peer, header.api_key, header.correlation, Flag.REPLY, encode_body(reply))
 

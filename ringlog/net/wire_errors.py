@@ -42,6 +42,10 @@ _NUMBERED: tuple[type[RinglogError], ...] = (
     errors.FencedLeaderEpoch,
     errors.UnknownLeaderEpoch,
     errors.ReplicaHalted,
+    errors.NotController,
+    errors.StaleBroker,
+    errors.NotEnoughBrokers,
+    errors.InvalidRecord,
 )
 """In the order of their numbers, from 1 on: new ones are added at the end."""
 

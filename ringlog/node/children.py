@@ -16,16 +16,19 @@ import time
 from collections.abc import Callable
 from typing import cast
 
-from ringlog.config import NodeConfig
+from ringlog.config import NodeConfig, parse_cores
+from ringlog.controller.topic_config import node_defaults
 from ringlog.disk.choose import Preference, open_disk
 from ringlog.disk.memory import aligned
-from ringlog.errors import RinglogError
+from ringlog.errors import NodeFailed, RinglogError
 from ringlog.limits import MIB
+from ringlog.log.bounds import ShardBounds
 from ringlog.log.store import LogStore
 from ringlog.net.host import host_id
 from ringlog.net.router import RouterAgent, RouterSocket, keep_freed_memory, raise_descriptor_limit
 from ringlog.net.service import NetService, NodeFacts
 from ringlog.node.controller_agent import ControllerAgent
+from ringlog.node.identity import NamesLock
 from ringlog.node.memory import NodeMemory
 from ringlog.node.metadata_log import MetadataLog
 from ringlog.ring.board import Links, ProcessState, Topology
@@ -123,17 +126,49 @@ def _build(setup: ChildSetup, process: int, stopping: Callable[[], bool]) -> Cal
         log = MetadataLog(store, now_ms=time.time_ns() // 1_000_000)
         return ControllerAgent(process, config, memory.board, links, log, stats, stopping).run
     if config.pin:
-        os.sched_setaffinity(0, {setup.cores[index % len(setup.cores)]})
+        cores = parse_cores(config.shard_cores) or setup.cores
+        _keep_to({cores[index % len(cores)]}, "shard_cores")
     memory.regions[index].populate()
     region = memory.region(index)
-    store = LogStore(open_disk(preference), config.data_dir, memory=region)
-    return ShardAgent(process, memory.board, links, store, region, stats, stopping).run
+    bounds = ShardBounds(config.disk_depth, config.group_bytes, config.preallocate_bytes_max)
+    store = LogStore(
+        open_disk(preference),
+        config.data_dir,
+        memory=region,
+        names_lock=NamesLock(config.data_dir),
+        bounds=bounds,
+    )
+    agent = ShardAgent(
+        process,
+        memory.board,
+        links,
+        store,
+        region,
+        stats,
+        stopping,
+        node_defaults(config.topic_defaults),
+        spin_us=config.spin_us,
+    )
+    return agent.run
+
+
+def _keep_to(cores: set[int], setting: str) -> None:
+    """Stay on these cores; NodeFailed when there is none of them."""
+    try:
+        os.sched_setaffinity(0, cores)
+    except OSError:
+        there = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+        raise NodeFailed(
+            f"{setting}: core {','.join(map(str, sorted(cores)))} cannot be used. Those of this node are {there}"
+        ) from None
 
 
 def _net(
     setup: ChildSetup, process: int, links: Links, stats: Stats, stopping: Callable[[], bool]
 ) -> Callable[[], None]:
     config, topology = setup.config, setup.topology
+    if config.pin and config.net_cores:
+        _keep_to(set(parse_cores(config.net_cores)), "net_cores")
     descriptors = raise_descriptor_limit()
     keep_freed_memory()
 
@@ -142,7 +177,12 @@ def _net(
         mine = setup.endpoints[index]
         endpoints = [*mine, *(one for one in itertools.chain(*setup.endpoints) if one not in mine)]
         socket = RouterSocket(mine, connections_max=min(config.connections_max, descriptors // 2))
-        facts = NodeFacts(endpoints, host_id(), auto_create=config.auto_create_topics)
+        facts = NodeFacts(
+            endpoints,
+            host_id(),
+            auto_create=config.auto_create_topics,
+            topic_defaults=node_defaults(config.topic_defaults),
+        )
         service = NetService(
             facts,
             stats,
@@ -157,7 +197,9 @@ def _net(
         role, index = topology.role(peer)
         return setup.memory.region(index) if role == "shard" else None
 
-    return RouterAgent(process, setup.memory.board, links, region_of, open_socket, stats, stopping).run
+    board, spin_us = setup.memory.board, config.spin_us
+    agent = RouterAgent(process, board, links, region_of, open_socket, stats, stopping, spin_us=spin_us)
+    return agent.run
 
 
 def exit_now(code: int) -> None:

@@ -34,6 +34,7 @@ from ringlog.errors import (
     RingStale,
     UnsupportedVersion,
 )
+from ringlog.limits import SEGMENT_BYTES_DEFAULT
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
 from ringlog.net.group_messages import OFFSETS_TOPIC
@@ -163,6 +164,13 @@ class ControllerAgent:
             self._stats.counts["errors"] += 1
             asker.refuse(error)
 
+    def _with_segment_bytes(self, request: CreateTopicRequest) -> CreateTopicRequest:
+        """A topic keeps the size that was the node's default when it was made, as if it had been asked for."""
+        size = self._config.default_segment_bytes
+        if size == SEGMENT_BYTES_DEFAULT:
+            return request
+        return msgspec.structs.replace(request, config={"segment.bytes": str(size), **request.config})
+
     def _judge(self, asker: Asker, body: memoryview) -> Outcome:
         image, shards = self._planned, self._shards
         match asker.api_key:
@@ -175,7 +183,10 @@ class ControllerAgent:
                     outcome = commands.create_offsets_topic(image, shards=shards)
                 else:
                     outcome = commands.create_topic(
-                        image, request, shards=shards, default_partitions=self._config.default_partitions
+                        image,
+                        self._with_segment_bytes(request),
+                        shards=shards,
+                        default_partitions=self._config.default_partitions,
                     )
                 self._make_way(request.name, outcome.records)
                 return outcome

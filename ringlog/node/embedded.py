@@ -40,9 +40,11 @@ def embedded(
     data_dir: str | None = None,
     keep: bool = False,
     tail_bytes_per_shard: int = _TAIL_BYTES,
+    config: str | None = None,
 ) -> Iterator[EmbeddedNode]:
     """Start a node, and stop it at the end of the block.
 
+    `config` names a TOML file with all settings of a node but its address and directory, instead of those given here.
     `data_dir` names a directory to use, and keep, instead of a temporary one; `keep` keeps that, too.
 
     >>> import ringlog
@@ -56,7 +58,10 @@ def embedded(
     os.makedirs(directory, exist_ok=True)
     log_path = os.path.join(directory, "node.log")
     command = [sys.executable, "-m", "ringlog.node", "--data-dir", directory, "--listen", "tcp://127.0.0.1:0"]
-    command += ["--shards", str(shards), "--no-pin", "--tail-bytes-per-shard", str(tail_bytes_per_shard)]
+    if config is not None:
+        command += ["--config", config]
+    else:
+        command += ["--shards", str(shards), "--no-pin", "--tail-bytes-per-shard", str(tail_bytes_per_shard)]
     with open(log_path, "ab") as log:
         process = subprocess.Popen(
             [*command, "--die-with", str(os.getpid())], stdout=log, stderr=log, stdin=subprocess.DEVNULL

@@ -8,6 +8,8 @@ from __future__ import annotations
 import fcntl
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -15,6 +17,7 @@ from ringlog.errors import NodeRunning
 
 LOCK_NAME = "node.lock"
 INFO_NAME = "node.json"
+NAMES_LOCK_NAME = "names.lock"
 LEAVING_S = 5.0
 """How long a start waits for the processes of a node whose supervisor is dead."""
 
@@ -83,6 +86,28 @@ class DataDirLock:
             return
         finally:
             os.close(self._fd)
+
+
+class NamesLock:
+    """Held by one process of a node at a time, while directories of partitions get or lose an owner.
+
+    >>> lock = NamesLock(getfixture("tmp_path"))
+    >>> with lock():
+    ...     pass
+    """
+
+    def __init__(self, data_dir: str | os.PathLike[str]) -> None:
+        self._fd = os.open(
+            os.path.join(data_dir, NAMES_LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
 
 
 def read_info(data_dir: str) -> NodeInfo | None:

@@ -37,10 +37,15 @@ class NodeMemory:
     def __init__(self, config: NodeConfig, topology: Topology) -> None:
         size = region_bytes(config, topology)
         self.board_memory = SharedMemory.create("board", Board.bytes_needed(topology))
-        self.stats_memory = SharedMemory.create("stats", StatsPage.bytes_needed(topology.process_count))
+        processes = topology.process_count
+        self.stats_memory = SharedMemory.create(
+            "stats", StatsPage.bytes_needed(processes), StatsPage.head_bytes(processes)
+        )
         self.regions = [SharedMemory.create(f"region-{n}", size) for n in range(topology.shards)]
         self.board = Board(memoryview(self.board_memory.memory), topology)
-        self.stats = StatsPage(memoryview(self.stats_memory.memory), topology.process_count)
+        self.stats = StatsPage(
+            memoryview(self.stats_memory.memory), processes, reserve=self.stats_memory.reserve
+        )
 
     def region(self, shard: int) -> memoryview:
         return memoryview(self.regions[shard].memory)

@@ -69,9 +69,7 @@ class NodeView:
 
     def partitions(self) -> NDArray[np.void]:
         """The rows of all partitions that are served."""
-        rows = self.stats.partitions
-        served: NDArray[np.void] = rows[rows["partition"] != 0]
-        return served
+        return self.stats.served()
 
     def process_rows(self) -> Iterator[tuple[int, str, int, Any]]:
         """Number, role, index and counters of each process."""
@@ -84,7 +82,7 @@ class NodeView:
 
 
 def prometheus_text(data_dir: str) -> str:
-    """All metrics of the node of a data directory, in Prometheus' text format."""
+    """What is on the pages of the node of a data directory, in Prometheus' text format."""
     view = NodeView(data_dir)
     lines: list[str] = []
     processes = list(view.process_rows())

@@ -7,7 +7,16 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 from ringlog.errors import InvalidRequest, RinglogError
 from ringlog.node.children import stop_with_parent
+from ringlog.node.group_metrics import group_text
+from ringlog.node.identity import read_info
 from ringlog.node.metrics import prometheus_text
+
+
+def all_metrics(data_dir: str) -> str:
+    """What the pages of a node say, and what it answers of its groups."""
+    text = prometheus_text(data_dir)
+    info = read_info(data_dir)
+    return text if info is None else text + group_text(info.endpoints[0])
 
 
 def serve_metrics(listen: str, data_dir: str, parent_pid: int) -> int:
@@ -24,7 +33,7 @@ def serve_metrics(listen: str, data_dir: str, parent_pid: int) -> int:
                 self.send_error(404, "see /metrics")
                 return
             try:
-                body = prometheus_text(data_dir).encode()
+                body = all_metrics(data_dir).encode()
             except RinglogError as error:
                 self.send_error(503, str(error))
                 return

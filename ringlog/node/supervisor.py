@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 
 from ringlog.config import NodeConfig
+from ringlog.controller.topic_config import node_defaults
 from ringlog.disk.choose import open_disk, preload
 from ringlog.errors import NodeFailed
 from ringlog.log.removal import sweep_deleted
@@ -24,6 +25,7 @@ from ringlog.node.children import ChildSetup, run_child
 from ringlog.node.identity import DataDirLock, NodeInfo, ProcessInfo
 from ringlog.node.memory import NodeMemory
 from ringlog.node.metrics_server import serve_metrics
+from ringlog.node.reserve import ReserveFile
 from ringlog.ring.board import ProcessState, Topology
 from ringlog.ring.doorbell import Doorbell
 from ringlog.ring.link import create_link
@@ -31,7 +33,11 @@ from ringlog.ring.shm import SharedMemory, sweep
 
 READY_PATIENCE_S = 60.0
 """How long a start waits: a crash leaves at most half a gigabyte to scan, and a slow disk takes its time."""
+STOOD_STILL_S = 1.0
+"""More than a look at the children can take while this process runs."""
 STOP_PATIENCE_S = 20.0
+WATCH_S = 0.25
+"""Between two looks at the disk, while no child dies."""
 RESTART_PAUSE_S = 0.5
 """Between two starts of a process that dies young."""
 YOUNG_S = 2.0
@@ -45,9 +51,11 @@ class Supervisor:
     """One node, from its start to its stop."""
 
     def __init__(self, config: NodeConfig) -> None:
+        node_defaults(config.topic_defaults)  # refused now, or every shard would end with it
         self.config = config
         self.topology = Topology(nets=config.nets, shards=config.shard_count)
         self._lock = DataDirLock(config.data_dir)
+        self._reserve = ReserveFile(config.data_dir)
         self._pids: dict[int, int] = {}
         """Process number of each living child, by its pid."""
         self._born_s: dict[int, float] = {}
@@ -67,6 +75,7 @@ class Supervisor:
     def run(self, on_ready: Callable[[NodeInfo], None] = lambda info: None) -> int:
         """Run the node until a signal stops it; the exit code."""
         self._lock.take()
+        self._reserve.tick()
         sweep()
         sweep_deleted(open_disk("plain"), self.config.data_dir)
         preload()
@@ -91,7 +100,7 @@ class Supervisor:
             if self.ready:
                 on_ready(self._write_info())
             while not self._stop_asked:
-                self._watch(1.0)
+                self._watch(WATCH_S)
             return 0
         finally:
             self._stop_all()
@@ -186,15 +195,18 @@ class Supervisor:
         self._metrics_pid = pid
 
     def _wait_ready(self) -> None:
-        until = time.monotonic() + READY_PATIENCE_S
+        waited_s = 0.0
         board = self.memory.board
         while not self._stop_asked:
             if all(board.state(p) is ProcessState.READY for p in range(self.topology.process_count)):
                 self.ready = True
                 return
-            if time.monotonic() > until:
+            if waited_s > READY_PATIENCE_S:
                 raise NodeFailed(f"not ready after {READY_PATIENCE_S:.0f} s; the log above says why")
+            began_s = time.monotonic()
             self._watch(0.01)
+            # A machine that stood still, as a paused virtual one does, says nothing about the children.
+            waited_s += min(time.monotonic() - began_s, STOOD_STILL_S)
 
     def _write_info(self) -> NodeInfo:
         board = self.memory.board
@@ -227,6 +239,7 @@ class Supervisor:
             self._stop_asked = True
             return
         changed = self._reap()
+        self._reserve.tick()
         now_s = time.monotonic()
         if self._metrics_due_s is not None and self._metrics_due_s <= now_s:
             self._metrics_due_s = None

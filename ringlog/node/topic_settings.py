@@ -1,4 +1,4 @@
-"""All settings of a topic, and where each comes from: the topic, or this version's default."""
+"""All settings of a topic, and where each comes from: the topic, the node's configuration, or a default."""
 
 from __future__ import annotations
 
@@ -15,11 +15,17 @@ class EffectiveSetting(NamedTuple):
     source: str
 
 
-def effective_settings(config: Mapping[str, str]) -> dict[str, EffectiveSetting]:
-    """What holds for a topic with this config.
+def effective_settings(config: Mapping[str, str], node: Mapping[str, str]) -> dict[str, EffectiveSetting]:
+    """What holds for a topic with this config, on a node with these defaults.
 
-    >>> effective_settings({"flush": "os"})["flush"], effective_settings({})["flush"].source
-    (EffectiveSetting(value='os', source='topic'), 'default')
+    >>> found = effective_settings({"flush": "os"}, {"flush": "ack", "retention.ms": "60000"})
+    >>> found["flush"], found["retention.ms"].source, found["segment.ms"].source
+    (EffectiveSetting(value='os', source='topic'), 'node', 'default')
     """
-    full = with_defaults(config)
-    return {name: EffectiveSetting(full[name], "topic" if name in config else "default") for name in SETTINGS}
+    full = with_defaults(config, node)
+    return {
+        name: EffectiveSetting(
+            full[name], "topic" if name in config else "node" if name in node else "default"
+        )
+        for name in SETTINGS
+    }

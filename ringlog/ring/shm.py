@@ -44,10 +44,11 @@ class SharedMemory:
         self.memory = mmap.mmap(fd, 0)
 
     @classmethod
-    def create(cls, label: str, size_bytes: int) -> SharedMemory:
+    def create(cls, label: str, size_bytes: int, reserved_bytes: int | None = None) -> SharedMemory:
         """A new zeroed segment of mode 0600, named `/ringlog-<label>-<random>`.
 
-        Its pages are reserved now: OSError (ENOSPC) here instead of SIGBUS at some later store.
+        Its pages are reserved now: OSError (ENOSPC) here instead of SIGBUS at some later store. All of them, or the
+        first `reserved_bytes`: whoever stores beyond calls `reserve` before.
         """
         if not _LABEL.fullmatch(label) or size_bytes <= 0:
             raise InvalidRequest(
@@ -59,7 +60,7 @@ class SharedMemory:
             if not _lock_shared(fd):
                 continue
             try:
-                os.posix_fallocate(fd, 0, size_bytes)
+                os.posix_fallocate(fd, 0, size_bytes if reserved_bytes is None else reserved_bytes)
                 return cls(name, fd)
             except OSError:
                 os.close(fd)
@@ -85,6 +86,10 @@ class SharedMemory:
             self.memory.close()
             os.close(self._fd)
             self._fd = -1
+
+    def reserve(self, position: int, nbytes: int) -> None:
+        """Have pages for a part of the segment; OSError (ENOSPC) when there are none."""
+        os.posix_fallocate(self._fd, position, nbytes)
 
     def populate(self) -> None:
         """Map every page now, so that nobody pays for page faults later: those of a mebibyte cost half of a copy of it.

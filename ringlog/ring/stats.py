@@ -1,16 +1,19 @@
 """The stats page: counters and latency histograms of every process, read by anyone without asking anyone.
 
-Each process writes its own row and nobody else's. Readers may see one counter a moment older than another.
+Each process writes its own row and its own area of partitions, and nobody else's. Readers may see one counter a moment
+older than another.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ringlog.limits import PARTITIONS_MAX
+from ringlog.ring.partition_rows import AREA_BYTES, HEAD_BYTES, PartitionArea, PartitionRows
 
 COUNTERS = (
     "loops",
@@ -38,15 +41,6 @@ BUCKETS = 160
 """Four to a power of two, from 1 µs to more than an hour: each is 19 % wider than the one before."""
 
 _ROW = np.dtype([(name, "<u8") for name in COUNTERS] + [(name, "<u8", (BUCKETS,)) for name in HISTOGRAMS])
-_PARTITION = np.dtype(
-    [
-        ("partition", "<u4"),
-        ("shard", "<u4"),
-        ("bytes_in", "<u8"),
-        ("records_in", "<u8"),
-        ("bytes_out", "<u8"),
-    ]
-)
 
 
 def bucket_of(value_us: float) -> int:
@@ -82,14 +76,36 @@ def quantile(counts: NDArray[np.uint64], q: float) -> float | None:
 class StatsPage:
     """A view of the page of a node with `processes` processes."""
 
-    def __init__(self, memory: memoryview, processes: int) -> None:
+    def __init__(
+        self, memory: memoryview, processes: int, reserve: Callable[[int, int], None] | None = None
+    ) -> None:
+        """`reserve` (position, bytes) makes sure that memory of the page is there; None: it is."""
         self.rows = np.frombuffer(memory, _ROW, processes)
-        self.partitions = np.frombuffer(memory, _PARTITION, PARTITIONS_MAX, processes * _ROW.itemsize)
-        """Row `partition % PARTITIONS_MAX` belongs to that partition while its shard says so."""
+        first = self.head_bytes(processes)
+        starts = [first + process * AREA_BYTES for process in range(processes)]
+        self.areas = [PartitionArea(memory[start : start + AREA_BYTES]) for start in starts]
+        self._starts = starts
+        self._reserve = reserve
+        for process in range(processes):
+            self.reserve(process, 0, HEAD_BYTES)
+
+    @staticmethod
+    def head_bytes(processes: int) -> int:
+        """What is in use from the beginning."""
+        return processes * _ROW.itemsize
 
     @staticmethod
     def bytes_needed(processes: int) -> int:
-        return processes * _ROW.itemsize + PARTITIONS_MAX * _PARTITION.itemsize
+        return StatsPage.head_bytes(processes) + processes * AREA_BYTES
+
+    def reserve(self, process: int, position: int, nbytes: int) -> None:
+        """Have memory for a part of a process's area; OSError when there is none."""
+        if self._reserve is not None:
+            self._reserve(self._starts[process] + position, nbytes)
+
+    def served(self) -> NDArray[np.void]:
+        """The rows of all partitions that are served."""
+        return np.concatenate([area.served() for area in self.areas])
 
 
 class Stats:
@@ -100,35 +116,14 @@ class Stats:
         self._row[:] = np.zeros(1, _ROW)
         self.counts: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self._histograms: dict[str, list[int]] = {name: [0] * BUCKETS for name in HISTOGRAMS}
-        self._page = page
-        self._partitions: dict[int, list[int]] = {}
-        self._touched: set[int] = set()
+        self.page = page
+        self.process = process
+        self.partitions = PartitionRows(page.areas[process], partial(page.reserve, process))
+        self.moved = self.partitions.moved
 
     def observe(self, name: str, value_us: float, count: int = 1) -> None:
         """Count a latency."""
         self._histograms[name][bucket_of(value_us)] += count
-
-    def host(self, partition: int, shard: int) -> None:
-        """Begin the row of a partition that this process serves."""
-        row = self._page.partitions[partition % PARTITIONS_MAX : partition % PARTITIONS_MAX + 1]
-        row[:] = np.zeros(1, _PARTITION)
-        row["partition"], row["shard"] = partition, shard
-        self._partitions[partition] = [0, 0, 0]
-
-    def leave(self, partition: int) -> None:
-        """Forget a partition."""
-        self._partitions.pop(partition, None)
-        self._touched.discard(partition)
-        self._page.partitions[partition % PARTITIONS_MAX] = np.zeros(1, _PARTITION)[0]
-
-    def moved(self, partition: int, *, bytes_in: int = 0, records_in: int = 0, bytes_out: int = 0) -> None:
-        """Count what went in and out of a partition."""
-        sums = self._partitions.get(partition)
-        if sums is not None:
-            sums[0] += bytes_in
-            sums[1] += records_in
-            sums[2] += bytes_out
-            self._touched.add(partition)
 
     def show(self) -> None:
         """Copy everything to the page."""
@@ -136,10 +131,7 @@ class Stats:
             self._row[name] = value
         for name, buckets in self._histograms.items():
             self._row[name] = buckets
-        for partition in self._touched:
-            row = self._page.partitions[partition % PARTITIONS_MAX : partition % PARTITIONS_MAX + 1]
-            row["bytes_in"], row["records_in"], row["bytes_out"] = self._partitions[partition]
-        self._touched.clear()
+        self.partitions.show()
 
 
 class LoopClock:

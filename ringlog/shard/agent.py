@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from ringlog.controller.topic_config import NOTHING
 from ringlog.errors import RingClosed, RingCorrupt, RingStale
 from ringlog.log.store import LogStore
 from ringlog.ring.board import Board, Links, ProcessState, Topology
@@ -36,15 +37,28 @@ class ShardAgent:
         region: memoryview,
         stats: Stats,
         stopping: Callable[[], bool],
+        topic_defaults: Mapping[str, str] = NOTHING,
+        *,
+        spin_us: int = 0,
     ) -> None:
+        """`spin_us`: how long it looks for more to do before it sleeps."""
         self._process = process
         self._board = board
         self._links = links
         self._store = store
         self._stats = stats
         self._stopping = stopping
+        self._spin_us = spin_us
+        self._spins_until_us = 0
         _, shard = board.topology.role(process)
-        self.core = ShardCore(shard, store, stats, region, first_session=secrets.randbelow(2**31) + 1)
+        self.core = ShardCore(
+            shard,
+            store,
+            stats,
+            region,
+            first_session=secrets.randbelow(2**31) + 1,
+            topic_defaults=topic_defaults,
+        )
         self._applied_version = -1
         self._clock = LoopClock(stats)
         self._shown_ms = 0
@@ -66,7 +80,7 @@ class ShardAgent:
         core.at(now_ms=now_ms, now_us=now_us)
         self._clock.work(now_us)
         self._follow_links()
-        self._take_requests()
+        self._take_requests(now_us)
         core.groups.work(now_ms)
         # What came in is on its way to the device before anything else is looked after.
         self._store.push(now_ms)
@@ -76,7 +90,8 @@ class ShardAgent:
         core.fetches.expire(now_ms)
         room = self._links.pump()
         self._show(now_ms)
-        self._run_disk(now_ms, self._patience_s(now_ms, room) if not news else 0.0)
+        stays_awake = news or now_us < self._spins_until_us
+        self._run_disk(now_ms, 0.0 if stays_awake else self._patience_s(now_ms, room))
 
     def _patience_s(self, now_ms: int, room: bool) -> float:
         """How long nothing is due. Not at all while a ring has something: it is asked, rather than looked at in a pass
@@ -104,14 +119,17 @@ class ShardAgent:
         self.core.at(now_ms=self._started_ms + woken_us // 1000, now_us=woken_us)
         self.core.progress(events)
         self._links.end_wait()
+        if events:
+            self._spins_until_us = woken_us + self._spin_us
 
-    def _take_requests(self) -> None:
+    def _take_requests(self, now_us: int) -> None:
         for peer, end in self._links.ends.items():
             try:
                 if peer == Topology.CONTROLLER:
                     continue
                 table = end.reader.drain()
                 if len(table.rows):
+                    self._spins_until_us = now_us + self._spin_us
                     self._stats.counts["requests"] += len(table.rows)
                     self.core.take(end, table.rows, end.reader.memory)
                 end.reader.release()
@@ -159,4 +177,5 @@ class ShardAgent:
             counts, space = self._stats.counts, self._store.space
             counts["memory_free_bytes"] = self._store.memory_free_bytes
             counts["disk_free_bytes"], counts["disk_full"] = space.free_bytes or 0, int(space.is_full)
+            self._stats.partitions.look(now_ms)
             self._stats.show()

@@ -5,10 +5,13 @@ The agent gives it drained tables and the log's events; replies go to the outlet
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ringlog.controller.records import decode_delta
+from ringlog.controller.topic_config import NOTHING
 from ringlog.errors import (
     CorruptBatch,
     CorruptFrame,
@@ -23,7 +26,7 @@ from ringlog.log.batch import BatchInfo, batch_infos
 from ringlog.log.events import Event, Fenced, Progress, StartMoved, disk_error
 from ringlog.log.reading import TimedOffset
 from ringlog.log.store import LogStore
-from ringlog.model import Codec
+from ringlog.model import Codec, LogEnds, TopicPartition
 from ringlog.net.framing import GROUP_APIS, Acks, Api, Flag
 from ringlog.net.messages import (
     EARLIEST,
@@ -52,20 +55,30 @@ from ringlog.shard.deleting import DeletionDesk
 from ringlog.shard.fetching import FetchDesk
 from ringlog.shard.groups import GroupDesk
 from ringlog.shard.hosting import HostedPartition, Hosting
+from ringlog.shard.keys import require_keys
 
 
 class ShardCore:
     """One shard's partitions, and the desks that serve them."""
 
     def __init__(
-        self, shard: int, store: LogStore, stats: Stats, region: memoryview, *, first_session: int = 1
+        self,
+        shard: int,
+        store: LogStore,
+        stats: Stats,
+        region: memoryview,
+        *,
+        first_session: int = 1,
+        topic_defaults: Mapping[str, str] = NOTHING,
     ) -> None:
         self.store = store
         self.stats = stats
-        self.hosting = Hosting(shard, store, stats, self._partition_opened, self._partition_gone)
+        self.hosting = Hosting(
+            shard, store, stats, self._partition_opened, self._partition_gone, topic_defaults
+        )
         self.fetches = FetchDesk(store, stats, self.hosting.find, region, first_session)
         self.deletions = DeletionDesk(store, self.hosting)
-        self.groups = GroupDesk(store, self.hosting.image, self.hosting.find)
+        self.groups = GroupDesk(store, self.hosting.image, self.hosting.find, self._ends)
         self._now_ms = 0
         self._now_us = 0
 
@@ -148,6 +161,8 @@ class ShardCore:
             if batch.producer_id >= 0 and (batch.producer_epoch < 0 or batch.base_sequence < 0):
                 raise InvalidRequest("a batch with a producer id needs its epoch and sequence, too")
         log = hosted.log
+        if log.settings.compact:
+            require_keys(data, hosted.name)
         appended = self.store.append(hosted.name, data, batches, now_ms=self._now_ms)
         records = appended.last_offset - appended.base_offset + 1
         if not appended.repeated:
@@ -211,6 +226,17 @@ class ShardCore:
             log.status.value,
         )
 
+    def _ends(self, tp: TopicPartition) -> LogEnds | None:
+        """Where the log of any shard begins and ends, from the page that all of them write to."""
+        image = self.hosting.image
+        topic = image.topics.get(tp.topic)
+        if topic is None or tp.partition >= len(topic.partitions):
+            return None
+        partition = topic.partitions[tp.partition]
+        first_shard = self.stats.process - self.hosting.shard
+        areas, at = self.stats.page.areas, first_shard + image.partitions[partition].shard
+        return areas[at].ends(partition) if at < len(areas) else None
+
     # -- the controller ----------------------------------------------------------------------------------------
 
     def take_delta(self, body: memoryview) -> None:
@@ -234,8 +260,10 @@ class ShardCore:
             elif hosted is None or hosted.log is not event.log:
                 continue
             elif isinstance(event, StartMoved):
+                self.stats.partitions.started(hosted.partition, event.offset)
                 self.deletions.moved(hosted, event.offset)
             elif isinstance(event, Progress) and event.durability >= event.log.settings.flush.acks_at:
+                self.stats.partitions.grown(hosted.partition, event.log.readable_offset)
                 if hosted.watchers:
                     self.fetches.grown(hosted, self._now_ms)
                 durability = event.log.settings.flush.acks_at

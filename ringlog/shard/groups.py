@@ -17,6 +17,7 @@ from ringlog.controller.image import MetadataImage
 from ringlog.coordination.catalogue import Catalogue, TopicInfo
 from ringlog.coordination.coordinator import GroupCoordinator, Outcome, Reply
 from ringlog.coordination.describe import summaries
+from ringlog.coordination.lag import Ends
 from ringlog.coordination.records import decode_record, encode_record
 from ringlog.errors import (
     CoordinatorLoading,
@@ -208,8 +209,11 @@ class GroupPartition:
 class GroupDesk:
     """All coordinators of a shard."""
 
-    def __init__(self, store: LogStore, image: MetadataImage, find: Callable[[int], HostedPartition]) -> None:
+    def __init__(
+        self, store: LogStore, image: MetadataImage, find: Callable[[int], HostedPartition], ends: Ends
+    ) -> None:
         self._store = store
+        self._ends = ends
         self._image = image
         self._find = find
         self._partitions: dict[int, GroupPartition] = {}
@@ -249,7 +253,7 @@ class GroupDesk:
         self._find(asker.partition)  # tells what is wrong with a partition that is not here
         if asker.api_key == Api.GROUP_LIST:
             decode_body(body, GroupListRequest)
-            self._list(asker)
+            self._list(asker, now_ms)
             return
         kind = _REQUESTS.get(asker.api_key)
         if kind is None:
@@ -289,16 +293,20 @@ class GroupDesk:
             case OffsetFetchRequest():
                 return coordinator.fetch_offsets(asker, request)
             case GroupDescribeRequest():
-                return coordinator.describe(asker, request, now_ms)
+                return coordinator.describe(asker, request, self._ends, now_ms)
             case GroupResetRequest():
                 return coordinator.reset(asker, request, now_ms)
             case GroupDeleteRequest():
                 return coordinator.delete(asker, request)
         raise InvariantBroken(f"no group request: {request}")
 
-    def _list(self, asker: Asker) -> None:
+    def _list(self, asker: Asker, now_ms: int) -> None:
         known = [place for place in self._partitions.values() if not place.loading]
-        groups = [summary for place in known for summary in summaries(place.coordinator.image)]
+        groups = [
+            summary
+            for place in known
+            for summary in summaries(place.coordinator.image, self._catalogue, self._ends, now_ms)
+        ]
         groups.sort(key=lambda summary: summary.group_id)
         _answer(Reply(asker, GroupListReply(groups, len(self._partitions) - len(known))))
 

@@ -10,12 +10,15 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from ringlog.controller.image import MetadataImage
-from ringlog.controller.topic_config import with_defaults
+from ringlog.controller.image import MetadataImage, TopicState
+from ringlog.controller.topic_config import NOTHING, with_defaults
+from ringlog.coordination.catalogue import INTERNAL_PREFIX
 from ringlog.errors import DiskFull, PartitionBusy, RinglogError, StaleMetadata
 from ringlog.limits import MIB
+from ringlog.log.ages import history
+from ringlog.log.disk_space import floor_of, reserve_of
 from ringlog.log.events import disk_error
 from ringlog.log.owner import Owner
 from ringlog.log.partition import LogStatus, PartitionLog
@@ -50,13 +53,12 @@ class HostedPartition:
         """Fetch sessions that want to know of new records."""
 
 
-def log_settings(config: dict[str, str]) -> LogSettings:
-    """The log's settings for a topic's config.
+def log_settings(full: Mapping[str, str]) -> LogSettings:
+    """The log's settings for all settings of a topic.
 
-    >>> log_settings({"flush": "os"}).flush.on_ack
+    >>> log_settings(with_defaults({"flush": "os"})).flush.on_ack
     False
     """
-    full = with_defaults(config)
     policy = full["cleanup.policy"].split(",")
     deletes = "delete" in policy
     lag_max_ms = int(full["max.compaction.lag.ms"])
@@ -91,6 +93,7 @@ class Hosting:
         stats: Stats,
         on_opened: Callable[[HostedPartition], None],
         on_gone: Callable[[HostedPartition], None],
+        topic_defaults: Mapping[str, str],
     ) -> None:
         self.shard = shard
         self.store = store
@@ -100,6 +103,7 @@ class Hosting:
         self._stats = stats
         self._on_opened = on_opened
         self._on_gone = on_gone
+        self._topic_defaults = topic_defaults
         self._cluster_id = ""
         self._to_open: deque[int] = deque()
         self._opening: set[int] = set()
@@ -108,6 +112,7 @@ class Hosting:
         self._names: dict[int, TopicPartition] = {}
         """Of all partitions that are hosted, or will be."""
         self._configs: dict[int, dict[str, str]] = {}
+        """All settings of each, whoever has made them."""
         self._retry_at_ms: dict[int, int] = {}
         """Partitions that could not be opened, and when to try again."""
 
@@ -133,7 +138,7 @@ class Hosting:
 
     def deletes(self, partition: int) -> bool:
         """Whether the policy of a hosted partition lets old records be deleted, not only compacted."""
-        return "delete" in with_defaults(self._configs[partition])["cleanup.policy"]
+        return "delete" in self._configs[partition]["cleanup.policy"]
 
     def follow(self, now_ms: int) -> None:
         """Compare what is hosted with the image, and plan what must change."""
@@ -142,11 +147,13 @@ class Hosting:
         }
         # Another cluster's metadata says nothing about what this one's partitions hold: only ours deletes.
         ours = self._cluster_id in ("", self.image.cluster_id)
+        if self.image.cluster_id and not self._cluster_id:
+            self._sweep()
         self._cluster_id = self.image.cluster_id
         for partition in [known for known in self._names if known not in wanted]:
             self._drop(partition, deleted=ours and partition not in self.image.partitions)
         for partition, found in wanted.items():
-            config = self.image.topics_by_id[found.topic_id].config
+            config = self._config_of(self.image.topics_by_id[found.topic_id])
             if partition not in self._names:
                 self._names[partition] = self.image.name_of(partition)
                 self._opening.add(partition)
@@ -155,11 +162,28 @@ class Hosting:
                 self.store.reconfigure(self._names[partition], log_settings(config), now_ms=now_ms)
             self._configs[partition] = config
 
+    def _config_of(self, topic: TopicState) -> dict[str, str]:
+        # The node's own topics do not follow its defaults: with another flush policy commits would mean less.
+        is_internal = topic.name.startswith(INTERNAL_PREFIX)
+        return with_defaults(topic.config, NOTHING if is_internal else self._topic_defaults)
+
+    def _sweep(self) -> None:
+        """Remove what is left of partitions that were deleted while nobody served them. Only of those whose ids this
+        cluster has given, and has taken back: other metadata, or older, says nothing about what a directory holds."""
+        image = self.image
+        known = {str(image.name_of(partition)) for partition in image.partitions}
+
+        def is_deleted(owner: Owner) -> bool:
+            given = owner.cluster_id == image.cluster_id and owner.partition < image.next_partition
+            return given and owner.partition not in image.partitions
+
+        self.store.claims.sweep(known, is_deleted)
+
     def work(self, now_ms: int) -> None:
         """Open what is to be opened, for a slice of time."""
         if self._retry_at_ms:
             for partition in [p for p, at in self._retry_at_ms.items() if at <= now_ms]:
-                if partition in self.hosted and not self._has_room():
+                if partition in self.hosted and not self._has_room(self._names[partition]):
                     # Opening writes: it would fail, and leave nobody to read from.
                     self._retry_at_ms[partition] = now_ms + REOPEN_MS
                     continue
@@ -211,16 +235,20 @@ class Hosting:
             return
         hosted = HostedPartition(partition, log)
         self.hosted[partition] = self.by_name[name] = hosted
-        self._stats.host(partition, self.shard)
+        ends = log.log_start_offset, log.readable_offset
+        self._stats.partitions.host(partition, self.shard, *ends, history(log, now_ms), now_ms=now_ms)
         self._stats.counts["partitions"] = len(self.hosted)
         self._on_opened(hosted)
 
-    def _has_room(self) -> bool:
+    def _has_room(self, name: TopicPartition) -> bool:
         try:
             found = os.statvfs(self.store.root)
         except OSError:
             return True  # opening will tell what is wrong
-        return found.f_bavail * found.f_frsize >= REOPEN_ROOM_BYTES
+        wanted = REOPEN_ROOM_BYTES
+        if name.topic.startswith(INTERNAL_PREFIX):  # what is kept in reserve is for these
+            wanted = min(wanted, floor_of(reserve_of(found.f_blocks * found.f_frsize)))
+        return found.f_bavail * found.f_frsize >= wanted
 
     def _drop(self, partition: int, *, deleted: bool) -> None:
         name = self._names.pop(partition)
@@ -231,7 +259,7 @@ class Hosting:
         if found is not None:
             self._forget(found)
             found.acks.refuse_all(StaleMetadata(f"partition {name} is no longer here. Fetch metadata"))
-        self._stats.leave(partition)
+        self._stats.partitions.leave(partition)
         if deleted:
             self._removing.add(partition)
             self.store.remove(

@@ -82,7 +82,14 @@ def test_a_group_is_looked_at_set_back_and_deleted(ringlog_command, ringlog_node
             read += len(consumer.poll(1000))
         consumer.commit()
         [listed] = objects(ringlog_command("group", "list", "--json"))
-        assert listed == {"group": "billing", "state": "stable", "members": 1, "assignor": "sticky"}
+        assert listed == {
+            "group": "billing",
+            "state": "stable",
+            "members": 1,
+            "assignor": "sticky",
+            "lag": 0,
+            "lag_ms": 0,
+        }
         text = ringlog_command("group", "describe", "billing").stdout
         assert "billing: stable, 1 member, 0 records behind" in text and "ann" in text
         busy = ringlog_command(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 import ringlog
-from ringlog.errors import InvalidRequest, OffsetOutOfRange
+from ringlog.errors import InvalidRecord, InvalidRequest, OffsetOutOfRange
 from ringlog.model import TopicPartition
-from tests.support.node import wait_for
+from tests.support.node import NodeProcess, wait_for
 
 WITHIN_S = 30.0
 
@@ -124,3 +127,46 @@ def test_settings_that_cannot_be_are_refused(node):
         ):
             with pytest.raises(InvalidRequest):
                 admin.create_topic("odd", 1, config=config)
+
+
+def test_defaults_of_a_node_hold_for_its_topics_and_are_shown_as_such(tmp_path):
+    config = tmp_path / "node.toml"
+    config.write_text('[topic_defaults]\n"cleanup.policy" = "compact"\n"segment.bytes" = 2097152\n')
+    with (
+        NodeProcess(str(tmp_path / "data"), shards=1, options=("--config", str(config))) as running,
+        ringlog.Admin(running.bootstrap) as admin,
+        ringlog.Producer(running.bootstrap) as producer,
+    ):
+        admin.create_topic("table", 1)
+        admin.create_topic("events", 1, config={"cleanup.policy": "delete"})
+        assert admin.topic_defaults() == {"cleanup.policy": "compact", "segment.bytes": "2097152"}
+        with pytest.raises(InvalidRecord):
+            producer.produce("table", b"no key", partition=0).result(10)
+        assert producer.produce("table", b"value", key=b"key", partition=0).result(10).offset == 0
+        assert producer.produce("events", b"no key", partition=0).result(10).offset == 0
+        command = ["topic", "describe", "table", "events", "--settings", "--json"]
+        shown = run_cli(*command, "--bootstrap", running.bootstrap)
+        table, events = (json.loads(line)["settings"] for line in shown.splitlines())
+    assert table["cleanup.policy"] == {"value": "compact", "source": "node"}
+    assert events["cleanup.policy"] == {"value": "delete", "source": "topic"}
+    assert table["segment.bytes"]["source"] == events["segment.bytes"]["source"] == "node"
+    assert table["retention.ms"]["source"] == "default"
+
+
+def test_a_node_with_defaults_that_cannot_be_does_not_start(tmp_path):
+    config = tmp_path / "node.toml"
+    config.write_text('[topic_defaults]\n"retention.ms" = "soon"\n')
+    ended = subprocess.run(
+        [sys.executable, "-m", "ringlog.node", "--data-dir", str(tmp_path / "data"), "--config", str(config)],
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode != 0 and b"topic_defaults: retention.ms='soon'" in ended.stdout + ended.stderr
+
+
+def run_cli(*arguments: str) -> str:
+    ended = subprocess.run(
+        [sys.executable, "-m", "cli.main", *arguments], capture_output=True, check=True, timeout=60
+    )
+    return ended.stdout.decode()

@@ -12,7 +12,19 @@ from tests.sim.machine import Machine
 from tests.sim.network import CALM, ROUGH, Network, Weather
 from tests.sim.scheduler import Scheduler
 
-KINDS = ("kill", "power", "pause", "isolate", "one_way", "chain", "split", "rough", "skew", "slow_disk")
+KINDS = (
+    "kill",
+    "restart",
+    "power",
+    "pause",
+    "isolate",
+    "one_way",
+    "chain",
+    "split",
+    "rough",
+    "skew",
+    "slow_disk",
+)
 SLOW_DISK_MS = (20.0, 400.0)
 FAULT_MS = (20.0, 4000.0)
 """How long one lasts."""
@@ -30,12 +42,15 @@ class Storm:
         *,
         kinds: Sequence[str] = KINDS,
         down_max: int | None = None,
+        brisk: bool = False,
     ) -> None:
         self._scheduler = scheduler
         self._network = network
         self._machines = list(machines)
         self._kinds = list(kinds)
         self._down_max = len(self._machines) if down_max is None else down_max
+        self._haste = 8 if brisk else 1
+        """How many times as often things break, and how much sooner they are mended."""
         self._over = False
         self.trace: list[str] = []
         """What was done, and when: the story of a failing seed."""
@@ -57,7 +72,7 @@ class Storm:
         self._note("mended")
 
     def _next(self) -> None:
-        self._scheduler.after(self._scheduler.random.uniform(*BETWEEN_MS), self._break)
+        self._scheduler.after(self._scheduler.random.uniform(*BETWEEN_MS) / self._haste, self._break)
 
     def _break(self) -> None:
         if self._over:
@@ -65,7 +80,7 @@ class Storm:
         choose = self._scheduler.random
         kind = choose.choice(self._kinds)
         machine = choose.choice(self._machines)
-        lasts_ms = choose.uniform(*FAULT_MS)
+        lasts_ms = choose.uniform(*FAULT_MS) / self._haste
         getattr(self, f"_{kind}")(machine, lasts_ms)
         self._next()
 
@@ -91,6 +106,14 @@ class Storm:
             self._note(f"kill {machine.node_id}")
             machine.kill()
             self._later(lasts_ms, "start", machine)
+
+    def _restart(self, machine: Machine, lasts_ms: float) -> None:
+        """Some die and are back at once, before what was sent to them has arrived."""
+        for one in self._machines:
+            if self._scheduler.chance(0.5) and self._may_take(one):
+                self._note(f"restart {one.node_id}")
+                one.kill()
+                self._later(self._scheduler.random.uniform(0, 5), "start", one)
 
     def _power(self, machine: Machine, lasts_ms: float) -> None:
         """One loses power, or all do."""

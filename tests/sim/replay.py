@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
+from ringlog.errors import InvariantBroken
+
 
 class CheckFailed(AssertionError):
     """A checker found something that must never be."""
@@ -42,10 +44,10 @@ def run_seeds(name: str, scenario: Scenario, seeds: Iterable[int], *, within_s: 
 
 
 def first_failing(scenario: Scenario, seeds: Iterable[int]) -> tuple[int, str] | None:
-    """The first seed that a checker rejects, and why: how long it takes to catch a mutant."""
+    """The first seed that a checker rejects, and why: how long it takes to catch a mutant. Other errors are raised."""
     for seed in seeds:
         try:
             scenario(seed)
-        except Exception as error:
-            return seed, f"{type(error).__name__}: {error}"
+        except (CheckFailed, InvariantBroken) as error:
+            return seed, str(error)
     return None

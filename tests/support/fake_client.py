@@ -26,6 +26,7 @@ class FakeNode:
     """All topics; what clients were opened with; and an error that produce gives up with after some records."""
 
     topics: dict[str, FakeTopic] = field(default_factory=dict)
+    topic_defaults: dict[str, str] = field(default_factory=dict)
     opened: list[dict[str, Any]] = field(default_factory=list)
     fails_after: int | None = None
     failure: RinglogError | None = None
@@ -99,6 +100,9 @@ class FakeAdmin(_Client):
 
     def list_topics(self, *, include_internal: bool = False) -> list[str]:
         return sorted(name for name in self._node.topics if include_internal or not name.startswith("__"))
+
+    def topic_defaults(self) -> dict[str, str]:
+        return self._node.topic_defaults
 
     def describe_topic(self, name: str) -> TopicInfo:
         topic = self._node.topic(name)

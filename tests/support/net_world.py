@@ -46,7 +46,7 @@ class NetWorld:
         self.dead: set[int] = set()
         self.stats = Stats(StatsPage(memoryview(bytearray(StatsPage.bytes_needed(1))), 1), 0)
         self.service = NetService(
-            NodeFacts(["tcp://127.0.0.1:1"], "host", auto_create=True),
+            NodeFacts(["tcp://127.0.0.1:1"], "host", auto_create=True, topic_defaults={}),
             self.stats,
             controller=CONTROLLER,
             shard_process=lambda shard: SHARD_0 + shard,

@@ -56,6 +56,7 @@ class RouterNode:
         self.default_partitions = partitions
         self.ipc = ipc
         self.topics: dict[str, messages.TopicMetadata] = {}
+        self.topic_defaults: dict[str, str] = {}
         self.logs: dict[int, MemoryLog] = defaultdict(MemoryLog)
         self.seen: list[Header] = []
         self.before = lambda header, body: None
@@ -184,7 +185,9 @@ class RouterNode:
             topics.append(self.topics.get(name, missing))
         endpoints = [self.endpoint, self.ipc] if self.ipc else [self.endpoint]
         return encode_body(
-            messages.MetadataReply("test", 0, 1, endpoints, host_id(), limits.FRAME_BYTES_MAX, topics)
+            messages.MetadataReply(
+                "test", 0, 1, endpoints, host_id(), limits.FRAME_BYTES_MAX, topics, self.topic_defaults
+            )
         )
 
     def _describe(self, asked: messages.DescribePartitionsRequest) -> bytes:

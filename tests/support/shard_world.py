@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
 
 from ringlog.controller.records import Delta, MetadataRecord, Partition, Topic, TopicConfig, encode_delta
+from ringlog.controller.topic_config import NOTHING
 from ringlog.limits import MIB
 from ringlog.log.events import Event
 from ringlog.log.store import LogStore
@@ -77,13 +79,19 @@ class FakeOutlet:
 class ShardWorld:
     """A shard, its disk, its clock, and two network processes."""
 
-    def __init__(self, *, disk: FakeDisk | None = None, memory_bytes: int = 64 * MIB) -> None:
+    def __init__(
+        self,
+        *,
+        disk: FakeDisk | None = None,
+        memory_bytes: int = 64 * MIB,
+        topic_defaults: Mapping[str, str] = NOTHING,
+    ) -> None:
         self.disk = disk or FakeDisk(seed=1)
         self.disk.make_dir("/data")
         self.region = aligned_memory(memory_bytes)
         self.store = LogStore(self.disk, "/data", memory=self.region)
         self.stats = Stats(StatsPage(memoryview(bytearray(StatsPage.bytes_needed(1))), 1), 0)
-        self.core = ShardCore(0, self.store, self.stats, self.region)
+        self.core = ShardCore(0, self.store, self.stats, self.region, topic_defaults=topic_defaults)
         self.net = FakeOutlet()
         self.other_net = FakeOutlet()
         ring = Ring.create(bytearray(ring_bytes(_RING_BYTES)), capacity_bytes=_RING_BYTES)

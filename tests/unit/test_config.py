@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ringlog.config import NodeConfig, default_bootstrap, default_data_dir, load_config, require_listen
+from ringlog.config import (
+    NodeConfig,
+    default_bootstrap,
+    default_data_dir,
+    load_config,
+    parse_cores,
+    require_listen,
+)
 from ringlog.errors import InvalidRequest
 
 
@@ -44,6 +51,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
     "setting",
     [
         {"shards": -1}, {"shards": 257}, {"nets": 0}, {"default_partitions": 0}, {"connections_max": 0},
+        {"spin_us": -1}, {"spin_us": 10_001}, {"disk_depth": -1}, {"disk_depth": 1025}, {"group_bytes": 1},
+        {"group_bytes": 3 << 20}, {"preallocate_bytes_max": 1}, {"preallocate_bytes_max": 1 << 30},
+        {"default_segment_bytes": 1}, {"net_cores": "all"},
         {"tail_bytes_per_shard": 1}, {"disk_engine": "floppy"}, {"metrics_listen": "here"},
         {"metrics_listen": "127.0.0.1:²"}, {"metrics_listen": "127.0.0.1:70000"}, {"metrics_listen": "0.0.0.0:9"},
     ],
@@ -92,3 +102,36 @@ def test_the_bootstrap_address_follows_the_environment():
 def test_without_a_number_there_is_a_shard_for_each_core():
     assert NodeConfig(data_dir="/x").shard_count >= 1
     assert NodeConfig(data_dir="/x", shards=7).shard_count == 7
+
+
+def test_the_file_in_the_data_directory_is_read_when_no_other_is_named(tmp_path):
+    (tmp_path / "node.toml").write_text("shards = 3\nspin_us = 50\n")
+    found = load_config(data_dir=str(tmp_path))
+    assert (found.shards, found.spin_us, found.data_dir) == (3, 50, str(tmp_path))
+    assert load_config(data_dir=str(tmp_path), shards=5).shards == 5, "what is given wins"
+    other = tmp_path / "other.toml"
+    other.write_text("nets = 2\n")
+    named = load_config(str(other), data_dir=str(tmp_path))
+    assert (named.nets, named.shards) == (2, 0), "a file that is named is the only one"
+
+
+def test_the_file_of_the_usual_data_directory_is_found_through_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("RINGLOG_DATA_DIR", str(tmp_path))
+    assert load_config().nets == 1
+    (tmp_path / "node.toml").write_text("nets = 4\n")
+    assert load_config().nets == 4 and load_config().data_dir == str(tmp_path)
+
+
+def test_a_file_in_the_data_directory_cannot_send_the_node_elsewhere(tmp_path):
+    (tmp_path / "node.toml").write_text('data_dir = "/elsewhere"\n')
+    assert load_config(data_dir=str(tmp_path)).data_dir == str(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["x", "1-", "3-1", "1,,2", "-1", "1;2", "99999"])
+def test_a_list_of_cores_that_is_none_is_refused(text):
+    with pytest.raises(InvalidRequest, match="shard_cores"):
+        NodeConfig(data_dir="/x", shard_cores=text)
+
+
+def test_a_list_of_cores_keeps_its_order():
+    assert parse_cores("8,0-2") == [8, 0, 1, 2]

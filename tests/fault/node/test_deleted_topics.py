@@ -57,6 +57,23 @@ def test_records_of_a_deleted_topic_do_not_come_back_with_its_name(tmp_path: Pat
         assert [record.value for record in client.read(new, 0)[0]] == [b"new"]
 
 
+def test_a_topic_that_is_deleted_while_its_shard_is_dead_leaves_no_directory(tmp_path: Path):
+    with Trial(tmp_path, shards=2) as trial, trial.client(timeout_s=10) as client:
+        for topic in ("gone", "kept"):
+            client.create_topic(topic, 4)
+            for partition in client.partition_ids(topic):
+                client.produce(partition, [b"record"] * 10)
+        pids = [trial.node.pause("shard", index) for index in (0, 1)]  # neither hears of the deletion
+        delete(client, "gone")
+        for index, pid in enumerate(pids):
+            os.kill(pid, signal.SIGKILL)
+            trial.node.wait_replaced("shard", index, pid)
+        data = Path(trial.node.data_dir)
+        wait_for("the sweep", lambda: not list(data.glob("gone-*")), stretched(8))
+        for partition in client.partition_ids("kept"):
+            assert until_done(client, lambda p=partition: client.end_offset(p)) == 10
+
+
 @pytest.mark.timeout(3600)
 def test_topics_come_and_go_while_processes_die(tmp_path: Path):
     rng = random.Random("topics")

@@ -10,17 +10,19 @@ import pytest
 import ringlog
 from ringlog.errors import DiskFull, RinglogError
 from ringlog.node import control
+from ringlog.node.reserve import RESERVE_NAME
 from tests.support.amounts import amount
 from tests.support.node import wait_for
 from tests.support.patience import stretched
 from tests.support.raw_client import RawClient
-from tests.support.small_disk import Ballast, small_disk
+from tests.support.small_disk import Ballast, on_a_small_disk, run_in_namespace, small_disk
 from tests.support.trial import TOPIC, Trial
 
 RECOVERED_WITHIN_S = 10.0
 
 
 @pytest.mark.timeout(3600)
+@on_a_small_disk
 def test_a_full_disk_refuses_produce_serves_reads_and_recovers_when_there_is_room(tmp_path: Path):
     with small_disk(tmp_path, size_mib=192) as disk:
         (tmp_path / "trial").mkdir()
@@ -40,6 +42,7 @@ def test_a_full_disk_refuses_produce_serves_reads_and_recovers_when_there_is_roo
             trial.judge(records_min=100)
 
 
+@on_a_small_disk
 def test_produce_is_refused_before_the_disk_is_full_and_nothing_else_is(tmp_path: Path):
     with small_disk(tmp_path, size_mib=256) as disk:
         (tmp_path / "trial").mkdir()
@@ -68,6 +71,66 @@ def test_produce_is_refused_before_the_disk_is_full_and_nothing_else_is(tmp_path
             assert not any("disk errors" in what for what in found.wrong), found.wrong
             ballast.drop()
             wait_for("produce again", lambda: not is_refused(), within_s=stretched(RECOVERED_WITHIN_S))
+
+
+@on_a_small_disk
+def test_a_disk_that_others_fill_to_the_end_leaves_the_node_room_for_its_own_work(tmp_path: Path):
+    with small_disk(tmp_path, size_mib=256) as disk:
+        (tmp_path / "trial").mkdir()
+        with (
+            Trial(tmp_path / "trial", data_dir=disk / "data") as trial,
+            ringlog.Admin(trial.node.bootstrap) as admin,
+            ringlog.Consumer(trial.node.bootstrap, group_id="g", enable_auto_commit=False) as consumer,
+        ):
+            with trial.client() as client:
+                client.produce(client.partition_ids(TOPIC)[0], [b"first"])
+            reserve, ballast = disk / "data" / RESERVE_NAME, Ballast(disk)
+            assert reserve.stat().st_blocks * 512 >= 5 << 20, "it is allocated, not only long"
+            consumer.commit({(TOPIC, 0): 1})
+            ballast.fill()
+            wait_for("the reserve to be given up", lambda: reserve.stat().st_size == 0, stretched(5))
+            # Commits, metadata and recovery go on; records are refused.
+            _retried(lambda: consumer.commit({(TOPIC, 0): 2}))
+            _retried(lambda: admin.create_topic("on-a-full-disk", 1))
+            for role, index in (("shard", 0), ("shard", 1), ("controller", 0)):
+                trial.node.wait_replaced(role, index, trial.node.kill(role, index))
+            _retried(lambda: consumer.commit({(TOPIC, 0): 3}))
+            _retried(lambda: admin.delete_topic("on-a-full-disk"))
+            with trial.client() as client:
+                partition = client.partition_ids(TOPIC)[0]
+                records, _ = wait_for(
+                    "reads", lambda: _tried(lambda: client.read(partition, 0)), stretched(10)
+                )
+                assert records[0].value == b"first"
+                wait_for("a refusal", lambda: _refusal(client, partition) == "DISK_FULL", stretched(10))
+                trial.node.stop()
+                trial.node.start()  # on the full disk
+                assert _retried(lambda: consumer.committed((TOPIC, 0)).offset) == 3
+                ballast.drop()
+                wait_for("produce again", lambda: _refusal(client, partition) is None, stretched(10))
+            wait_for("a reserve again", lambda: reserve.stat().st_size >= 5 << 20, stretched(5))
+
+
+def _tried(call):
+    try:
+        return call()
+    except RinglogError as error:
+        assert error.retriable, f"{error.code}: {error}"
+        return None
+
+
+def _retried(call):
+    """The result of a call of the client, which the end of the disk may have met in the moment that it was reached."""
+    return wait_for("an answer", lambda: _tried(lambda: (call(),)), stretched(15))[0]
+
+
+def _refusal(client: RawClient, partition: int) -> str | None:
+    try:
+        client.produce(partition, [b"more"])
+    except RinglogError as error:
+        assert error.retriable, f"{error.code}: {error}"
+        return error.code
+    return None
 
 
 FILLER = b"\xee" * 200_000
@@ -115,3 +178,9 @@ def _expect_reads(client: RawClient) -> None:
             return True
 
         assert wait_for("reads while the disk is full", is_read, within_s=stretched(5))
+
+
+def test_who_may_not_mount_has_the_test_run_in_a_namespace(tmp_path: Path):
+    """The way of others than root, taken by root: the same test, on a tmpfs."""
+    here = Path(__file__)
+    run_in_namespace(f"{here}::test_produce_is_refused_before_the_disk_is_full_and_nothing_else_is")

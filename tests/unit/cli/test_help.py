@@ -36,6 +36,7 @@ def test_all_commands_are_there():
     }
     assert names >= {f"group {name}" for name in ("list", "describe", "reset", "delete")}
     assert names >= {"bench produce", "bench consume", "bench latency", "log dump", "log verify", "demo"}
+    assert names >= {"doctor", "plan", "tune"}
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)

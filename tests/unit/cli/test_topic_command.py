@@ -64,7 +64,9 @@ def test_describe_shows_partitions_and_settings(run, node):
 
 def test_describe_shows_all_settings_and_where_each_comes_from(run, node):
     node.create("orders").config["retention.ms"] = "5"
+    node.topic_defaults["segment.ms"] = "60000"
     [described] = lines(run("topic", "describe", "orders", "--settings", "--json"))
+    assert described["settings"]["segment.ms"] == {"value": "60000", "source": "node"}
     assert described["settings"]["retention.ms"] == {"value": "5", "source": "topic"}
     assert described["settings"]["cleanup.policy"] == {"value": "delete", "source": "default"}
     text = run("topic", "describe", "orders", "--settings").stdout

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringlog.controller.topic_config import SETTINGS, check_config, with_defaults
+from ringlog.controller.topic_config import SETTINGS, check_config, node_defaults, with_defaults
 from ringlog.errors import InvalidRequest
 from ringlog.shard.hosting import log_settings
 
@@ -26,7 +26,23 @@ def test_what_passes_the_check_makes_log_settings(config):
         check_config(config)
     except InvalidRequest:
         return
-    log_settings(config)
+    log_settings(with_defaults(config))
+
+
+@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
+def test_a_codec_for_a_topic_is_refused_with_the_setting_that_has_it(codec):
+    with pytest.raises(InvalidRequest, match="compression_type"):
+        check_config({"compression.type": codec})
+
+
+def test_defaults_of_a_node_are_checked_when_it_starts():
+    assert node_defaults({"retention.ms": 5, "min.cleanable.dirty.ratio": 0.25}) == {
+        "retention.ms": "5",
+        "min.cleanable.dirty.ratio": "0.25",
+    }
+    for wrong in ({"retention": 5}, {"retention.ms": "soon"}):
+        with pytest.raises(InvalidRequest, match="topic_defaults"):
+            node_defaults(wrong)
 
 
 @pytest.mark.parametrize("value", ["--5", "²", "9" * 5000, "", "1e9", "-1", " 7", "0x10"])

@@ -6,6 +6,7 @@ import pytest
 
 from ringlog.coordination.catalogue import TopicInfo
 from ringlog.coordination.coordinator import EXPIRY_CHECK_MS, GroupCoordinator
+from ringlog.coordination.describe import summaries
 from ringlog.coordination.records import decode_record, encode_record
 from ringlog.errors import (
     GroupNotEmpty,
@@ -15,6 +16,7 @@ from ringlog.errors import (
     UnknownGroup,
 )
 from ringlog.limits import OFFSETS_EXPIRY_MS
+from ringlog.model import LogEnds, TopicPartition
 from ringlog.net.group_messages import (
     JOIN,
     LEAVE,
@@ -25,6 +27,8 @@ from ringlog.net.group_messages import (
     OffsetCommitRequest,
     OffsetFetchRequest,
     OffsetToCommit,
+    PartitionLag,
+    TopicLag,
     TopicPartitions,
 )
 from ringlog.net.wire_errors import NUMBERS
@@ -109,6 +113,45 @@ def test_a_late_heartbeat_of_an_older_epoch_gives_nothing_up():
     assert again.member_epoch > late
     assert indexes(again) == [0], "it is told where it stands"
     assert len(desk.group.members["a"].holdings) == 2, "what it holds is not free yet"
+
+
+def test_what_is_to_come_back_before_it_was_given_up_comes_back_as_new():
+    desk = Desk(t=2)
+    before = desk.beat("a", JOIN)
+    other = desk.beat("b", JOIN)
+    told = desk.beat("a", before.member_epoch, None)
+    assert indexes(told) == [0]
+    desk.beat("b", LEAVE)
+    assert desk.group.members["a"].target == {TopicPartition("t", 0), TopicPartition("t", 1)}
+    # The member may be in the middle of giving it up: it still is to do so, and to say so.
+    assert desk.group.members["a"].holdings[TopicPartition("t", 1)].revoking
+    again = desk.beat("a", told.member_epoch, None)
+    epoch = again.member_epoch if again.assigned is not None else told.member_epoch
+    assert desk.commit("a", epoch, 5, {1: 50}) == [0], "what it did until now counts"
+    back = desk.beat("a", epoch, [0])
+    assert indexes(back) == [0, 1]
+    assert desk.group.stable
+    # A commit from before, delayed until now, would set the offset back: the member began anew there.
+    assert desk.commit("a", epoch, 6, {1: 7}) == [NUMBERS["MEMBER_FENCED"]]
+    assert desk.commit("a", back.member_epoch, 7, {1: 60}) == [0]
+    assert desk.committed() == {1: 60}
+    assert other.member_epoch < back.member_epoch
+
+
+def test_lag_of_a_group_counts_what_is_held_and_what_is_committed():
+    desk = Desk(t=3, u=1)
+    member = desk.beat("a", JOIN)
+    desk.commit("a", member.member_epoch, 1, {0: 40, 1: 100})
+    ends = {TopicPartition("t", 0): LogEnds(0, 100, [(0, 1_000), (30, 5_000)])}
+    ends[TopicPartition("t", 1)] = LogEnds(0, 90, [(0, 1_000)])
+    desk.keep(desk.coordinator.describe("d", GroupDescribeRequest("g"), ends.get, 6_000))
+    (lags,) = desk.answers["d"].lags
+    assert lags == TopicLag(
+        "t",
+        [PartitionLag(0, 0, 100, 60, 1_000), PartitionLag(1, 0, 90, 0, 0), PartitionLag(2, -1, -1, -1, -1)],
+    )
+    (listed,) = summaries(desk.coordinator.image, desk.catalogue, ends.get, 6_000)
+    assert (listed.lag, listed.lag_ms) == (60, 1_000)
 
 
 def test_a_heartbeat_without_news_is_answered_after_its_wait():
@@ -299,7 +342,7 @@ def test_a_deleted_group_is_gone_also_after_a_restart():
     desk.restart()
     assert not desk.coordinator.image.groups
     with pytest.raises(UnknownGroup):
-        desk.coordinator.describe(None, GroupDescribeRequest("g"), 0)
+        desk.coordinator.describe(None, GroupDescribeRequest("g"), lambda tp: None, 0)
 
 
 def test_offsets_of_dead_groups_expire_and_those_of_living_do_not():
@@ -324,7 +367,7 @@ def test_a_description_shows_what_moves():
     desk = Desk(t=2)
     desk.beat("a", JOIN, client_id="one")
     desk.beat("b", JOIN, now=500)
-    desk.keep(desk.coordinator.describe("d", GroupDescribeRequest("g"), 700))
+    desk.keep(desk.coordinator.describe("d", GroupDescribeRequest("g"), lambda tp: None, 700))
     told = desk.answers["d"]
     assert (told.state, told.assignor, [m.client_id for m in told.members]) == (
         "reconciling",

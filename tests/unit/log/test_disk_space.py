@@ -45,9 +45,9 @@ def test_full_ends_a_quarter_above_where_it_began():
 
 
 def test_internal_topics_may_use_the_reserve_but_not_all_of_it():
-    space_with(64 * MIB).admit(INTERNAL, 1)
+    space_with(8 * MIB).admit(INTERNAL, 1)
     with pytest.raises(DiskFull):
-        space_with(63 * MIB).admit(INTERNAL, 1)
+        space_with(7 * MIB).admit(INTERNAL, 1)
 
 
 def test_many_bytes_make_it_look_again_before_the_clock_does(monkeypatch):

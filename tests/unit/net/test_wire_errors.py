@@ -13,12 +13,13 @@ STAY_AT_HOME = {
     # of files and rings, which no client sees; or made by the client, the CLI or the supervisor itself
     "CORRUPT_INPUT", "CORRUPT_FILE", "DISK_ENGINE_UNAVAILABLE", "RING_FULL", "RING_CORRUPT", "RING_STALE",
     "RING_TAKEN", "RING_CLOSED", "NODE_UNAVAILABLE", "DELIVERY_TIMEOUT", "BUFFER_FULL", "CLIENT_CLOSED",
-    "NODE_RUNNING", "NODE_FAILED",
+    "NODE_RUNNING", "NODE_FAILED", "DATA_LOSS", "EPOCH_MISMATCH",
 }  # fmt: skip
 ALL = {
     kind.code: kind
     for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, RinglogError)
+    # A kind without a code of its own is made by the client, of one that came.
+    if isinstance(kind, type) and issubclass(kind, RinglogError) and "code" in vars(kind)
 }
 
 

@@ -67,10 +67,10 @@ def samples(text: str) -> dict[tuple[str, str], float]:
 
 
 def test_every_line_is_one_that_prometheus_reads(pages):
-    for stats in pages.rows:
+    for process, stats in enumerate(pages.rows):
         stats.observe("produce_us", 150)
-        stats.host(7, 0)
-        stats.moved(7, bytes_in=5)
+        stats.partitions.host(process + 7, 0, now_ms=1)
+        stats.moved(process + 7, bytes_in=5)
         stats.show()
     assert samples(prometheus_text(pages.data_dir))
 
@@ -102,7 +102,7 @@ def test_buckets_grow_up_to_the_count(pages):
 
 
 def test_partitions_that_are_served_are_told(pages):
-    pages.rows[2].host(7, 0)
+    pages.rows[2].partitions.host(7, 0, now_ms=1)
     pages.rows[2].moved(7, bytes_in=5, records_in=2)
     pages.rows[2].show()
     found = samples(prometheus_text(pages.data_dir))

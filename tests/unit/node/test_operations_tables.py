@@ -9,6 +9,7 @@ import msgspec
 
 from ringlog.config import NodeConfig, load_config
 from ringlog.controller.topic_config import SETTINGS
+from ringlog.node.group_metrics import METRICS as GROUP_METRICS
 from ringlog.node.metrics import _GAUGES
 from ringlog.ring.stats import COUNTERS, HISTOGRAMS
 from tests.support.markdown import DOCS, tables
@@ -23,6 +24,7 @@ def rows(heading: str) -> list[list[str]]:
 def test_every_setting_of_a_node_is_listed_with_its_default():
     found = {name: default for name, default, *_ in rows("Settings of a node")}
     fields = {field.name: field.default for field in msgspec.structs.fields(NodeConfig)}
+    fields["topic_defaults"] = NodeConfig(data_dir="/x").topic_defaults
     assert list(found) == list(fields)
     assert found.pop("data_dir") == "see above" and found.pop("metrics_listen") == "none"
     for name, default in found.items():
@@ -47,4 +49,10 @@ def test_every_metric_is_listed():
     counters = [f"ringlog_{name}" if name in _GAUGES else f"ringlog_{name}_total" for name in COUNTERS]
     histograms = [f"ringlog_{name.removesuffix('_us')}_seconds" for name in HISTOGRAMS]
     partitions = [f"ringlog_partition_{name}_total" for name in ("bytes_in", "records_in", "bytes_out")]
-    assert [name for name, *_ in rows("Metrics")] == ["ringlog_up", *counters, *histograms, *partitions]
+    assert [name for name, *_ in rows("Metrics")] == [
+        "ringlog_up",
+        *counters,
+        *histograms,
+        *partitions,
+        *GROUP_METRICS,
+    ]

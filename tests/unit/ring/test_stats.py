@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringlog.limits import PARTITIONS_MAX
 from ringlog.ring.stats import BUCKETS, LoopClock, Stats, StatsPage, bucket_of, bucket_top, quantile
 
 
@@ -53,28 +52,6 @@ def test_a_new_incarnation_begins_at_0(page):
     first.show()
     Stats(page, 0)
     assert page.rows[0]["requests"] == 0
-
-
-def test_partitions_are_counted_while_they_are_hosted(page):
-    stats = Stats(page, 0)
-    stats.host(5, 3)
-    stats.moved(5, bytes_in=10, records_in=2)
-    stats.moved(5, bytes_out=4)
-    stats.show()
-    row = page.partitions[5]
-    assert [int(row[name]) for name in ("partition", "shard", "bytes_in", "records_in", "bytes_out")] == [
-        5, 3, 10, 2, 4,
-    ]  # fmt: skip
-    stats.leave(5)
-    stats.moved(5, bytes_in=10)
-    stats.show()
-    assert (page.partitions[5]["partition"], page.partitions[5]["bytes_in"]) == (0, 0)
-
-
-def test_ids_beyond_the_table_begin_anew_in_it(page):
-    stats = Stats(page, 0)
-    stats.host(PARTITIONS_MAX + 5, 0)
-    assert page.partitions[5]["partition"] == PARTITIONS_MAX + 5
 
 
 def test_a_loop_is_busy_from_its_wake_to_its_sleep(page):

@@ -26,7 +26,7 @@ CONTROLLER, NET, SHARD = 0, 1, 2
 class World:
     """A shard's loop, turned by hand; this test is the controller and the network process."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, spin_us: int = 0) -> None:
         self.joined = JoinedProcesses(TOPOLOGY)
         self.board = self.joined.board
         self.controller_links, self.net_links = self.joined.links(CONTROLLER), self.joined.links(NET)
@@ -36,7 +36,14 @@ class World:
         store = LogStore(open_disk("plain"), root, memory=region)
         self.stats = self.joined.stats(SHARD)
         self.agent = ShardAgent(
-            SHARD, self.board, self.joined.links(SHARD), store, region, self.stats, lambda: False
+            SHARD,
+            self.board,
+            self.joined.links(SHARD),
+            store,
+            region,
+            self.stats,
+            lambda: False,
+            spin_us=spin_us,
         )
 
     @property
@@ -148,3 +155,24 @@ def test_passes_work_and_free_memory_are_counted(world):
     assert counts["loops"] == 7
     assert counts["busy_us"] > 0
     assert counts["memory_free_bytes"] == 64 << 20
+
+
+def test_a_shard_that_may_spin_looks_for_more_for_so_long_and_then_sleeps(tmp_path, monkeypatch):
+    world = World(str(tmp_path), spin_us=60_000_000)
+    world.delta(*TOPIC, version=3)
+    world.cycle()
+    sleeps = []
+    links = world.agent._links
+    monkeypatch.setattr(links, "announce_wait", lambda: sleeps.append(1) or True)
+    world.produce()
+    now_us = time.monotonic_ns() // 1000
+    while not world.replies():
+        world.agent.cycle(now_us // 1000, now_us)
+    for _ in range(20):
+        world.agent.cycle(now_us // 1000, now_us)
+    assert not sleeps
+    world.joined.bells[SHARD].ring()
+    later_us = time.monotonic_ns() // 1000 + 61_000_000
+    world.agent.cycle(later_us // 1000, later_us)
+    assert sleeps
+    world.joined.close()

@@ -66,7 +66,8 @@ def test_an_offset_beyond_the_end_is_refused():
 
 
 def test_a_compacted_topic_refuses_unless_it_deletes_too():
-    world = world_with_records(cleanup_policy="compact")
+    world = world_with_records()
+    world.configure(cleanup_policy="compact")
     delete(world, (1, 3))
     assert answers(world) == [[(1, number_of(InvalidRequest("")), -1)]]
     world.configure(cleanup_policy="compact,delete")

@@ -16,7 +16,7 @@ from tests.support.shard_world import ShardWorld
 @pytest.fixture
 def has_room(monkeypatch) -> list[bool]:
     answer = [False]
-    monkeypatch.setattr(Hosting, "_has_room", lambda _: answer[0])
+    monkeypatch.setattr(Hosting, "_has_room", lambda *_: answer[0])
     return answer
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import errno
+import random
 
-from ringlog.controller.records import Partition, Topic, TopicRemoved
+import pytest
+
+from ringlog.controller.records import Identity, NextIds, Partition, Topic, TopicRemoved
+from ringlog.limits import RETENTION_MS_DEFAULT
 from ringlog.net.framing import Api
 from ringlog.net.messages import (
     EARLIEST,
@@ -89,6 +93,31 @@ def test_a_topic_made_anew_under_its_old_name_begins_empty():
     assert (world.log(2).log_start_offset, world.log(2).readable_offset) == (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("identity", "next_ids", "is_left"),
+    [
+        (Identity("ours", 0), NextIds(9, 9), False),
+        (Identity("another", 0), NextIds(9, 9), True),
+        (Identity("ours", 0), NextIds(1, 1), True),
+    ],
+)
+def test_what_was_deleted_while_its_shard_was_dead_is_swept_and_only_that(identity, next_ids, is_left):
+    before = ShardWorld()
+    before.delta(Identity("ours", 0))
+    before.create(1, topic_id=1, name="kept")
+    before.create(2, topic_id=2, name="gone")
+    before.fill(b"record", partition=2)
+    before.disk.make_dir("/data/no-owner-0")
+    after = ShardWorld(disk=before.disk.crash(random.Random(1), survival=1.0))
+    after.delta(identity, Topic(1, "kept", {}), Partition(1, 1, 0, 0), next_ids, full=True)
+    after.core.hosting.work(after.now_ms)
+    after.settle()
+    found = set(after.disk.list_dirs("/data"))
+    assert ("gone-0" in found) is is_left
+    assert {"kept-0", "no-owner-0"} <= found
+    assert not any(name.endswith("-delete") for name in found)
+
+
 def test_a_partition_deleted_before_it_was_opened_is_never_opened():
     world = ShardWorld()
     world.delta(Topic(1, "events", {}), Partition(1, 1, 0, 0))
@@ -103,6 +132,16 @@ def test_other_settings_reach_an_open_log():
     world.create(1)
     world.configure(flush="os")
     assert world.log().settings.flush.on_ack is False
+
+
+def test_defaults_of_the_node_hold_where_a_topic_says_nothing_and_never_for_the_nodes_own():
+    world = ShardWorld(topic_defaults={"retention.ms": "5000", "flush": "os"})
+    world.create(1, topic_id=1, name="plain")
+    world.create(2, topic_id=2, name="own", retention_ms="7000")
+    world.create(3, topic_id=3, name="__internal")
+    settings = [world.log(partition).settings for partition in (1, 2, 3)]
+    assert [one.retention_ms for one in settings] == [5_000, 7_000, RETENTION_MS_DEFAULT]
+    assert [one.flush.on_ack for one in settings] == [False, False, True]
 
 
 def test_settings_that_changed_while_a_log_was_fenced_hold_when_it_is_open_again():

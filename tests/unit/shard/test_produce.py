@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ringlog.errors import CorruptBatch, InvalidRequest, PartitionFenced, StaleMetadata
-from ringlog.model import Durability
+from ringlog.model import Codec, Durability
 from ringlog.net.framing import Acks, Api
 from ringlog.net.messages import DescribePartitionsRequest
 from ringlog.records.checksum import crc32c
@@ -32,6 +32,21 @@ def test_nothing_is_acknowledged_before_the_disk_has_it(world):
     world.disk.release_all()
     world.settle()
     assert [reply.produced.durability for reply in world.net.take()] == [Durability.FLUSHED]
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
+def test_a_compacted_topic_refuses_a_batch_with_a_record_that_has_no_key(world, codec):
+    world.create(2, topic_id=2, name="table", cleanup_policy="compact")
+    keyless = encode([b"a", b"b", b"c"], keys=[b"k", None, b"k"], timestamps=1, codec=codec)
+    keyed = encode([b"a", None, b"c"], keys=[b"k", b"", b"k"], timestamps=1, codec=codec)
+    for batch in (keyless, keyed):
+        world.send(Api.PRODUCE, bytes(batch), partition=2, flags=Acks.ALL)
+    world.send(Api.PRODUCE, bytes(keyless), partition=1, flags=Acks.ALL)
+    world.settle()
+    refused, table, other = world.net.take()
+    assert (refused.error.code, refused.error.retriable) == ("INVALID_RECORD", False)
+    assert "record 1 of the batch" in refused.error.message
+    assert (table.produced.base_offset, other.produced.base_offset) == (0, 0)
 
 
 def test_acknowledgements_come_in_the_order_of_the_offsets(world):

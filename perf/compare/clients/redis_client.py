@@ -1,0 +1,187 @@
+"""Redis Streams by its own protocol: whole pipelines of XADD, answers parsed by hiredis. One stream per partition."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from perf.compare.clients.api import ConsumerClient, Look, Place, ProducerClient, Timed
+from perf.compare.clients.pipeline import RECEIVE_BYTES, Pipeline, connect
+from perf.compare.model import Durability
+from perf.compare.payload import Payload
+from perf.peers.settings import REDIS_PIPELINE_BYTES
+
+PIPELINES_AHEAD = 4
+RANGE_BYTES = 1 << 20
+"""About what one XRANGE is to bring."""
+
+
+def command(*words: bytes | str | int) -> bytes:
+    """A command as it goes over the wire.
+
+    >>> command("XLEN", b"k")
+    b'*2\\r\\n$4\\r\\nXLEN\\r\\n$1\\r\\nk\\r\\n'
+    """
+    parts = [b"*%d\r\n" % len(words)]
+    for word in words:
+        raw = word if isinstance(word, bytes) else str(word).encode()
+        parts.append(b"$%d\r\n%s\r\n" % (len(raw), raw))
+    return b"".join(parts)
+
+
+def additions(key: str, values: npt.NDArray[np.uint8]) -> bytes:
+    """One XADD for each row, one behind the other.
+
+    >>> additions("k", np.array([[97, 98]], dtype=np.uint8)) == command("XADD", "k", "*", "v", b"ab")
+    True
+    """
+    count, record_bytes = values.shape
+    head = command("XADD", key, "*", "v", b"").removesuffix(b"$0\r\n\r\n") + b"$%d\r\n" % record_bytes
+    row = np.empty((count, len(head) + record_bytes + 2), dtype=np.uint8)
+    row[:, : len(head)] = np.frombuffer(head, dtype=np.uint8)
+    row[:, len(head) : -2] = values
+    row[:, -2:] = np.frombuffer(b"\r\n", dtype=np.uint8)
+    return row.tobytes()
+
+
+class RedisProducer(ProducerClient):
+    """Pipelines go round the partitions, a few of them ahead of their answers."""
+
+    def __init__(self, place: Place) -> None:
+        import hiredis
+
+        self._place = place
+        self._reader = hiredis.Reader()
+        connection = connect(place.address)
+        self._silent = place.durability is Durability.D0
+        if self._silent:
+            connection.sendall(command("CLIENT", "REPLY", "OFF"))
+        self._connection = connection
+        self._pipeline: Pipeline | None = None
+        self._next = 0
+
+    def _count(self, data: bytes) -> int:
+        import hiredis
+
+        self._reader.feed(data)
+        answers = 0
+        while (answer := self._reader.gets()) is not False:
+            if isinstance(answer, hiredis.ReplyError):
+                raise ValueError(f"redis refused: {answer}")
+            answers += 1
+        return answers
+
+    def produce(self, payload: Payload, records: int) -> Timed:
+        pool = payload.pool
+        step = max(min(REDIS_PIPELINE_BYTES // payload.record_bytes, len(pool)), 1)
+        window = step * PIPELINES_AHEAD
+        began = time.perf_counter()
+        sent = 0
+        while sent < records:
+            at = sent % len(pool)
+            values = pool[at : at + min(step, records - sent)]
+            self._put(values, window)
+            sent += len(values)
+        self.finish()
+        return Timed(records, time.perf_counter() - began)
+
+    def _put(self, values: npt.NDArray[np.uint8], window: int) -> None:
+        key = f"{self._place.topic}-{self._next % self._place.partitions}"
+        self._next += 1
+        data = additions(key, values)
+        if self._silent:
+            self._connection.sendall(data)
+            return
+        if self._pipeline is None:
+            self._pipeline = Pipeline(self._connection, self._count, window)
+        self._pipeline.send(data, len(values))
+
+    def send(self, values: npt.NDArray[np.uint8]) -> None:
+        self._put(values, 1 << 30)
+
+    def finish(self) -> None:
+        """Where nobody answers, an answer is asked for at the end: commands of a connection go in order."""
+        if self._pipeline is not None:
+            self._pipeline.finish()
+        elif self._silent:
+            self._connection.sendall(command("CLIENT", "REPLY", "ON"))
+            while not self._count(self._connection.recv(RECEIVE_BYTES)):
+                continue
+            self._connection.sendall(command("CLIENT", "REPLY", "OFF"))
+
+    def close(self) -> None:
+        if self._pipeline is not None:
+            self._pipeline.close()
+        else:
+            self._connection.close()
+
+
+class RedisConsumer(ConsumerClient):
+    """XRANGE over all partitions in one pipeline; XREAD that blocks, for records as they come."""
+
+    def __init__(self, place: Place) -> None:
+        import hiredis
+
+        self._reader = hiredis.Reader()
+        self._connection = connect(place.address)
+        self._after = {f"{place.topic}-{number}".encode(): b"0" for number in range(place.partitions)}
+
+    def _answer(self) -> Any:
+        import hiredis
+
+        while (answer := self._reader.gets()) is False:
+            data = self._connection.recv(RECEIVE_BYTES)
+            if not data:
+                raise ConnectionError("redis has closed the connection")
+            self._reader.feed(data)
+        if isinstance(answer, hiredis.ReplyError):
+            raise ValueError(f"redis refused: {answer}")
+        return answer
+
+    def consume(self, records: int, look: Look | None) -> Timed:
+        unread, read, count = set(self._after), 0, 1_000
+        began = time.perf_counter()
+        while read < records:
+            keys = sorted(unread)
+            ranges = (command("XRANGE", key, b"(" + self._after[key], "+", "COUNT", count) for key in keys)
+            self._connection.sendall(b"".join(ranges))
+            for key in keys:
+                entries = self._answer()
+                if not entries:
+                    unread.discard(key)
+                    continue
+                self._after[key] = entries[-1][0]
+                values = [fields[1] for _, fields in entries]
+                count = max(RANGE_BYTES // len(values[0]), 1)
+                read += len(values)
+                if look is not None:
+                    look(values)
+            if not unread and read < records:
+                raise ValueError(f"redis has {read} of {records} records")
+        return Timed(read, time.perf_counter() - began)
+
+    def receive(self, timeout_s: float) -> Sequence[Any]:
+        wait_ms = max(int(timeout_s * 1e3), 1)
+        words: list[bytes | str | int] = [
+            "XREAD",
+            "COUNT",
+            10_000,
+            "BLOCK",
+            wait_ms,
+            "STREAMS",
+            *self._after,
+            *self._after.values(),
+        ]
+        self._connection.sendall(command(*words))
+        values = []
+        for key, entries in self._answer() or []:
+            self._after[key] = entries[-1][0]
+            values += [fields[1] for _, fields in entries]
+        return values
+
+    def close(self) -> None:
+        self._connection.close()

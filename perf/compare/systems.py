@@ -1,0 +1,170 @@
+"""Who is compared: each broker, how it is started for a durability, and the clients that are measured against it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import NamedTuple
+
+from perf.compare.clients import kafka_clients, nats_client, redis_client, ringlog_client
+from perf.compare.clients.api import ConsumerClient, Place, ProducerClient
+from perf.compare.clients.pipeline import connect
+from perf.compare.model import Durability
+from perf.peers.fetch import python_package
+from perf.peers.kafka import kafka
+from perf.peers.nats import nats
+from perf.peers.redis import redis
+from perf.peers.settings import CONFLUENT_KAFKA, HIREDIS, KAFKA_TOPIC_D2, NATS_STREAM
+from ringlog.client.admin import Admin
+from ringlog.limits import TAIL_BYTES_PER_SHARD
+from ringlog.node.embedded import embedded
+
+D0, D1, D2 = Durability.D0, Durability.D1, Durability.D2
+
+
+class Broker(NamedTuple):
+    """A broker that runs."""
+
+    address: str
+    pid: int
+    create_topic: Callable[[str, int, Durability], None]
+    delete_topic: Callable[[str, int], None]
+
+
+class Peer(NamedTuple):
+    """A broker that can be started. `start` is given an empty directory, a durability, and whether it may fetch."""
+
+    name: str
+    start: Callable[[str, Durability, bool], AbstractContextManager[Broker]]
+    sessions: tuple[tuple[Durability, ...], ...]
+    """Durabilities that one process serves; another one needs a new start."""
+    systems: tuple[str, ...]
+    """Its clients, by name."""
+
+
+class System(NamedTuple):
+    """A client of a broker."""
+
+    producer: Callable[[Place], ProducerClient]
+    consumer: Callable[[Place], ConsumerClient]
+    looker: Callable[[Place], ConsumerClient]
+    """Reads the topic again to check what is in it."""
+    paced: bool
+    """Can send at given times: latency is measured."""
+    text_payload: bool = False
+    """Sends one record of text again and again instead of the pool."""
+    python_api: bool = False
+    """Measured for what Python users get; at D1 and D2 only."""
+
+
+@contextmanager
+def _ringlog(directory: str, durability: Durability, fetch: bool) -> Iterator[Broker]:
+    shards = len(os.sched_getaffinity(0))
+    with embedded(shards=shards, data_dir=directory, tail_bytes_per_shard=TAIL_BYTES_PER_SHARD) as node:
+
+        def create(name: str, partitions: int, wanted: Durability) -> None:
+            config = {"flush": "ack" if wanted is D2 else "os"}
+            with Admin(node.bootstrap) as admin:
+                admin.create_topic(name, num_partitions=partitions, config=config, timeout=120)
+
+        def delete(name: str, partitions: int) -> None:
+            with Admin(node.bootstrap) as admin:
+                admin.delete_topic(name, timeout=120)
+
+        yield Broker(node.bootstrap, node.pid, create, delete)
+
+
+@contextmanager
+def _kafka(directory: str, durability: Durability, fetch: bool) -> Iterator[Broker]:
+    python_package("confluent_kafka", CONFLUENT_KAFKA, fetch=fetch)
+    with kafka(directory, fetch=fetch) as broker:
+
+        def create(name: str, partitions: int, wanted: Durability) -> None:
+            broker.create_topic(name, partitions, KAFKA_TOPIC_D2 if wanted is D2 else ())
+
+        yield Broker(broker.bootstrap, broker.pid, create, lambda name, _: broker.delete_topic(name))
+
+
+@contextmanager
+def _nats(directory: str, durability: Durability, fetch: bool) -> Iterator[Broker]:
+    with (
+        nats(directory, durability.value, fetch=fetch) as server,
+        nats_client.login(server.address) as asking,
+    ):
+        config = {name: json.loads(value) if value == "true" else value for name, value, _ in NATS_STREAM}
+
+        def create(name: str, partitions: int, wanted: Durability) -> None:
+            for number in range(partitions):
+                stream = f"{name}-{number}"
+                body = json.dumps({"name": stream, "subjects": [f"{name}.{number}"], **config}).encode()
+                nats_client.request(asking, f"$JS.API.STREAM.CREATE.{stream}", body)
+
+        def delete(name: str, partitions: int) -> None:
+            for number in range(partitions):
+                nats_client.request(asking, f"$JS.API.STREAM.DELETE.{name}-{number}", b"")
+
+        yield Broker(server.address, server.pid, create, delete)
+
+
+@contextmanager
+def _redis(directory: str, durability: Durability, fetch: bool) -> Iterator[Broker]:
+    python_package("hiredis", HIREDIS, fetch=fetch)
+    with redis(directory, durability.value, fetch=fetch) as server:
+
+        def create(name: str, partitions: int, wanted: Durability) -> None:
+            """A stream begins with its first entry."""
+
+        def delete(name: str, partitions: int) -> None:
+            with connect(server.address) as asking:
+                keys = [f"{name}-{number}" for number in range(partitions)]
+                asking.sendall(redis_client.command("DEL", *keys))
+                asking.recv(64)
+
+        yield Broker(server.address, server.pid, create, delete)
+
+
+PEERS = {
+    peer.name: peer
+    for peer in (
+        Peer("ringlog", _ringlog, ((D0, D1, D2),), ("ringlog", "ringlog-single")),
+        Peer("kafka", _kafka, ((D0, D1, D2),), ("kafka", "kafka-confluent")),
+        Peer("nats", _nats, ((D0, D1), (D2,)), ("nats",)),
+        Peer("redis", _redis, ((D0, D1), (D2,)), ("redis",)),
+    )
+}
+
+SYSTEMS = {
+    "ringlog": System(
+        ringlog_client.ColumnProducer,
+        ringlog_client.ColumnConsumer,
+        ringlog_client.ColumnConsumer,
+        paced=True,
+    ),
+    "ringlog-single": System(
+        ringlog_client.SingleProducer,
+        ringlog_client.SingleConsumer,
+        ringlog_client.ColumnConsumer,
+        paced=False,
+        python_api=True,
+    ),
+    "kafka": System(
+        kafka_clients.JavaProducer,
+        kafka_clients.JavaConsumer,
+        kafka_clients.ConfluentConsumer,
+        paced=False,
+        text_payload=True,
+    ),
+    "kafka-confluent": System(
+        kafka_clients.ConfluentProducer,
+        kafka_clients.ConfluentConsumer,
+        kafka_clients.ConfluentConsumer,
+        paced=True,
+        python_api=True,
+    ),
+    "nats": System(nats_client.NatsProducer, nats_client.NatsConsumer, nats_client.NatsConsumer, paced=True),
+    "redis": System(
+        redis_client.RedisProducer, redis_client.RedisConsumer, redis_client.RedisConsumer, paced=True
+    ),
+}

@@ -1,0 +1,170 @@
+"""A client process of a comparison: connects, says that it is ready, and does one job when it is told to go.
+
+`python -m perf.compare.worker` reads the job from its first line and the word to go from its second; it answers
+with a line each. The clock is the machine's monotonic one, the same for all processes.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from perf.compare import open_loop
+from perf.compare.clients.api import Place
+from perf.compare.model import Durability
+from perf.compare.payload import Payload, checksum_of
+from perf.compare.systems import SYSTEMS
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What a worker is to do."""
+
+    kind: str
+    """`produce`, `consume`, `look`, `send` or `receive`."""
+    system: str
+    address: str
+    topic: str
+    partitions: int
+    durability: Durability
+    record_bytes: int
+    records: int
+    rate_per_s: float = 0.0
+    bursts_per_s: float = 0.0
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What it has done."""
+
+    records: int
+    seconds: float
+    cpu_s: float
+    checksum: int = 0
+    waits_ms: dict[str, float] = {}
+    """Percentiles, by name."""
+
+
+class WorkerFailed(Exception):
+    """A worker ended with an error; its last words."""
+
+
+def perform(job: Job) -> Outcome:
+    """Connect, wait, work."""
+    system = SYSTEMS[job.system]
+    place = Place(job.address, job.topic, job.partitions, job.durability)
+    payload = Payload(job.record_bytes)
+    if job.kind in ("produce", "send"):
+        producer = system.producer(place)
+        _ready()
+        before_s = cpu_s()
+        if job.kind == "produce":
+            done = producer.produce(payload, job.records)
+            outcome = Outcome(done.records, done.seconds, cpu_s() - before_s)
+        else:
+            plan = open_loop.Plan(job.record_bytes, job.records, job.rate_per_s, job.bursts_per_s)
+            seconds = open_loop.send(producer, plan, payload)
+            outcome = Outcome(job.records, seconds, cpu_s() - before_s)
+        producer.close()
+        return outcome
+    consumer = (system.looker if job.kind == "look" else system.consumer)(place)
+    _ready()
+    before_s = cpu_s()
+    if job.kind == "receive":
+        began = time.perf_counter()
+        waits_ms = open_loop.receive(consumer, job.records)
+        taken_s = time.perf_counter() - began
+        outcome = Outcome(
+            len(waits_ms), taken_s, cpu_s() - before_s, waits_ms=open_loop.percentiles(waits_ms)
+        )
+    else:
+        total = [0]
+
+        def look(values: Sequence[object]) -> None:
+            total[0] += checksum_of(values)
+
+        done = consumer.consume(job.records, look if job.kind == "look" else None)
+        outcome = Outcome(done.records, done.seconds, cpu_s() - before_s, total[0] & ((1 << 64) - 1))
+    consumer.close()
+    return outcome
+
+
+def cpu_s() -> float:
+    """CPU seconds of this process and of the tools that it has run."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+
+
+def _ready() -> None:
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    if sys.stdin.readline().strip() != "go":
+        raise SystemExit("the comparison has ended before the work began")
+
+
+@contextmanager
+def workers(jobs: Sequence[Job]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """A process for each job, all connected and waiting when the block begins; none is left after it."""
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", "perf.compare.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        for _ in jobs
+    ]  # fmt: skip
+    try:
+        for process, job in zip(started, jobs, strict=True):
+            _tell(process, msgspec.json.encode(job))
+            if _hear(process) != b"ready":
+                raise WorkerFailed(_last_words(process, job))
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+def run_jobs(jobs: Sequence[Job]) -> list[Outcome]:
+    """Do jobs at the same time, each in its process."""
+    with workers(jobs) as started:
+        for process in started:
+            _tell(process, b"go")
+        outcomes = []
+        for process, job in zip(started, jobs, strict=True):
+            line = _hear(process)
+            if not line.startswith(b"{"):
+                raise WorkerFailed(_last_words(process, job))
+            outcomes.append(msgspec.json.decode(line, type=Outcome))
+        return outcomes
+
+
+def _tell(process: subprocess.Popen[bytes], line: bytes) -> None:
+    assert process.stdin is not None
+    process.stdin.write(line + b"\n")
+    process.stdin.flush()
+
+
+def _hear(process: subprocess.Popen[bytes]) -> bytes:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def _last_words(process: subprocess.Popen[bytes], job: Job) -> str:
+    assert process.stderr is not None
+    said = process.stderr.read().decode(errors="replace").strip().splitlines()
+    return f"{job.system} {job.kind}: {said[-1] if said else 'ended without a word'}"
+
+
+def main() -> None:
+    job = msgspec.json.decode(sys.stdin.readline(), type=Job)
+    outcome = perform(job)
+    sys.stdout.write(msgspec.json.encode(outcome).decode() + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

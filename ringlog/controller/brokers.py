@@ -1,0 +1,154 @@
+"""Nodes come, say that they live, fall silent, and leave: what the controller makes of it, as records. Pure.
+
+A node registers at every start and gets an epoch that is never given again; until it has caught up with the metadata it
+is fenced. Who lives is not in the log: the active controller counts from what it hears, and a new one gives everybody a
+whole session to be heard.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ringlog.controller import leaders
+from ringlog.controller.commands import Outcome
+from ringlog.controller.image import MetadataImage
+from ringlog.controller.records import Broker, MetadataRecord, Partition
+from ringlog.errors import InvalidRequest, StaleBroker
+from ringlog.limits import SHARDS_MAX
+from ringlog.net.cluster_messages import (
+    BrokerHeartbeatReply,
+    BrokerHeartbeatRequest,
+    RegisterBrokerReply,
+    RegisterBrokerRequest,
+)
+
+
+def register(image: MetadataImage, request: RegisterBrokerRequest) -> Outcome:
+    """A node started. A registration that comes a second time is answered as the first one."""
+    if request.node_id < 1 or not 1 <= request.shards <= SHARDS_MAX or not request.disk_id:
+        raise InvalidRequest(f"node {request.node_id} with {request.shards} shards cannot be registered")
+    known = image.brokers.get(request.node_id)
+    if known is not None and known.incarnation == request.incarnation:
+        epoch = known.broker_epoch
+        return Outcome([], lambda after: RegisterBrokerReply(epoch))
+    epoch = image.next_broker_epoch
+    broker = Broker(
+        request.node_id,
+        epoch,
+        request.incarnation,
+        request.disk_id,
+        tuple(request.endpoints),
+        request.peer_endpoint,
+        request.rack,
+        request.shards,
+    )
+    replaced = known is not None and known.disk_id != request.disk_id
+
+    def lost(partition: Partition) -> bool:
+        """Whether it may lack what it acknowledged: on another disk, or after a crash where acks do not wait for the
+        disk. A partition of one replica has promised no more than that."""
+        waits = image.topics_by_id[partition.topic_id].config.get("flush", "ack") == "ack"
+        return replaced or (not waits and not request.clean_stop and len(partition.replicas) > 1)
+
+    changes = leaders.without(leaders.with_broker(image, broker), request.node_id, lost)
+    moved = _onto_shards(image, changes, broker)
+    return Outcome([broker, *changes, *moved], lambda after: RegisterBrokerReply(epoch))
+
+
+def heartbeat(image: MetadataImage, request: BrokerHeartbeatRequest, *, committed_version: int) -> Outcome:
+    """A node lives. It may serve once it knows the metadata that was committed when it was heard."""
+    broker = require_broker(image, request.node_id, request.broker_epoch)
+    records: list[MetadataRecord] = []
+    if request.want_stop and not broker.leaving:
+        broker = msgspec.structs.replace(broker, leaving=True)
+        records = [broker, *leaders.handed_over(leaders.with_broker(image, broker), broker.node_id)]
+    elif broker.fenced and not request.want_stop and request.metadata_version >= committed_version:
+        broker = msgspec.structs.replace(broker, fenced=False)
+        records = [broker, *leaders.returned(leaders.with_broker(image, broker), broker.node_id)]
+
+    def reply(after: MetadataImage) -> BrokerHeartbeatReply:
+        now = after.brokers[request.node_id]
+        return BrokerHeartbeatReply(now.fenced, now.leaving and not _could_move(after, request.node_id))
+
+    return Outcome(records, reply)
+
+
+def fence(image: MetadataImage, node_id: int) -> list[MetadataRecord]:
+    """A node fell silent: it leads nothing from now on."""
+    broker = image.brokers.get(node_id)
+    if broker is None or broker.fenced:
+        return []
+    fenced = msgspec.structs.replace(broker, fenced=True)
+    return [fenced, *leaders.without(leaders.with_broker(image, fenced), node_id)]
+
+
+def require_broker(image: MetadataImage, node_id: int, broker_epoch: int) -> Broker:
+    """The broker that speaks, if it is the one that registered last."""
+    broker = image.brokers.get(node_id)
+    if broker is None or broker.broker_epoch != broker_epoch:
+        raise StaleBroker(f"node {node_id} with epoch {broker_epoch} is not registered: register again")
+    return broker
+
+
+def _could_move(image: MetadataImage, node_id: int) -> bool:
+    """Whether the node still leads something that another one could."""
+    return any(
+        partition.leader == node_id
+        and any(leaders.may_lead(image, member) for member in partition.isr if member != node_id)
+        for partition in image.partitions.values()
+    )
+
+
+def _onto_shards(image: MetadataImage, changes: list[MetadataRecord], broker: Broker) -> list[MetadataRecord]:
+    """Changes for partitions on shards that the node no longer has."""
+    latest = dict(image.partitions)
+    latest |= {change.partition: change for change in changes if isinstance(change, Partition)}
+    loads = [0] * broker.shards
+    homeless: list[Partition] = []
+    for partition in latest.values():
+        shard = partition.shard_on(broker.node_id) if partition.replicas else None
+        if shard is not None and shard < broker.shards:
+            loads[shard] += 1
+        elif shard is not None:
+            homeless.append(partition)
+    moved: list[MetadataRecord] = []
+    for partition in homeless:
+        shard = loads.index(min(loads))
+        loads[shard] += 1
+        shards = list(partition.shards)
+        shards[partition.replicas.index(broker.node_id)] = shard
+        moved.append(msgspec.structs.replace(partition, shards=tuple(shards)))
+    return moved
+
+
+class Liveness:
+    """Whom the active controller heard of, and when. Not in the log: another controller begins with a clean slate."""
+
+    def __init__(self, session_ms: float) -> None:
+        self._session_ms = session_ms
+        self._heard_ms: dict[int, float] = {}
+        self._since_ms: float | None = None
+
+    def take_office(self, now_ms: float) -> None:
+        """This controller is the active one from now on: everybody has a session's time to be heard."""
+        self._heard_ms.clear()
+        self._since_ms = now_ms
+
+    def leave_office(self) -> None:
+        """Another one is: nobody is silent here."""
+        self._since_ms = None
+
+    def heard(self, node_id: int, now_ms: float) -> None:
+        """A sign of life."""
+        self._heard_ms[node_id] = now_ms
+
+    def silent(self, image: MetadataImage, now_ms: float) -> list[int]:
+        """Nodes that should be fenced."""
+        since_ms = self._since_ms
+        if since_ms is None:
+            return []
+        return [
+            node_id
+            for node_id, broker in image.brokers.items()
+            if not broker.fenced and now_ms - self._heard_ms.get(node_id, since_ms) > self._session_ms
+        ]

@@ -1,0 +1,152 @@
+"""Changes of in-sync replicas, and moves of replicas: compared with the partition epoch, then made.
+
+Of two changes that were judged by the same state, only one is made: the other one's partition epoch is over. Pure.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ringlog.controller import leaders
+from ringlog.controller.brokers import require_broker
+from ringlog.controller.commands import Outcome
+from ringlog.controller.image import MetadataImage
+from ringlog.controller.placement import Placement
+from ringlog.controller.records import MetadataRecord, Partition
+from ringlog.errors import InvalidRequest, PartitionBusy, RinglogError, StaleMetadata
+from ringlog.net.cluster_messages import AlterIsrReply, AlterIsrRequest, IsrChange, IsrState
+from ringlog.net.wire_errors import number_of
+
+
+def alter_isr(image: MetadataImage, request: AlterIsrRequest) -> Outcome:
+    """Each change on its own: one that is refused does not stop the others."""
+    require_broker(image, request.node_id, request.broker_epoch)
+    records: list[MetadataRecord] = []
+    errors: dict[int, RinglogError] = {}
+    for change in request.changes:
+        try:
+            partition = _judge(image, request.node_id, change)
+        except RinglogError as error:
+            errors[change.partition] = error
+        else:
+            records.append(partition)
+
+    def reply(after: MetadataImage) -> AlterIsrReply:
+        return AlterIsrReply([_state(after, change.partition, errors) for change in request.changes])
+
+    return Outcome(records, reply)
+
+
+def _judge(image: MetadataImage, node_id: int, change: IsrChange) -> Partition:
+    partition = image.partitions.get(change.partition)
+    if partition is None:
+        raise StaleMetadata(f"there is no partition {change.partition}")
+    if partition.leader != node_id or change.leader_epoch != partition.leader_epoch:
+        raise StaleMetadata(
+            f"partition {change.partition} is led by node {partition.leader} in epoch {partition.leader_epoch}"
+        )
+    if change.partition_epoch != partition.partition_epoch:
+        raise StaleMetadata(
+            f"partition {change.partition} is at partition epoch {partition.partition_epoch}, "
+            f"not {change.partition_epoch}"
+        )
+    members = {member for member, _ in change.isr}
+    if node_id not in members or len(members) != len(change.isr) or not members <= set(partition.replicas):
+        raise InvalidRequest(
+            f"in-sync replicas {change.isr}: use replicas, each once, and the leader with them"
+        )
+    for member, broker_epoch in change.isr:
+        require_broker(image, member, broker_epoch)
+        if member not in partition.isr and not leaders.may_lead(image, member):
+            raise PartitionBusy(f"node {member} is fenced, or leaving: it cannot come into sync now")
+    isr = tuple(member for member in partition.replicas if member in members)
+    return finished(image, leaders.changed(partition, leader=node_id, isr=isr))
+
+
+def _state(image: MetadataImage, number: int, errors: dict[int, RinglogError]) -> IsrState:
+    error = errors.get(number)
+    partition = image.partitions.get(number)
+    if partition is None:
+        return IsrState(number, number_of(error or StaleMetadata("")), -1, -1, -1, [])
+    return IsrState(
+        number,
+        number_of(error) if error is not None else 0,
+        partition.leader,
+        partition.leader_epoch,
+        partition.partition_epoch,
+        list(partition.isr),
+    )
+
+
+# -- reassignment -------------------------------------------------------------------------------------------
+
+
+def reassign(image: MetadataImage, number: int, target: tuple[int, ...]) -> list[MetadataRecord]:
+    """Begin to move a partition: the new replicas are added, and the old ones go when the new ones are in sync."""
+    partition = image.partitions.get(number)
+    if partition is None:
+        raise StaleMetadata(f"there is no partition {number}")
+    missing = [node_id for node_id in target if node_id not in image.brokers]
+    if not target or len(set(target)) != len(target) or missing:
+        raise InvalidRequest(
+            f"replicas {list(target)}: use nodes of the cluster, each once; unknown: {missing}"
+        )
+    before = tuple(node_id for node_id in partition.replicas if node_id not in partition.adding)
+    adding = tuple(node_id for node_id in target if node_id not in before)
+    removing = tuple(node_id for node_id in before if node_id not in target)
+    placement = Placement(image, image.brokers.values())
+    replicas = (*target, *removing)
+    shards = []
+    for node_id in replicas:
+        shard = partition.shard_on(node_id)
+        shards.append(placement.shard_on(node_id) if shard is None else shard)
+    moved = msgspec.structs.replace(
+        partition,
+        replicas=replicas,
+        shards=tuple(shards),
+        adding=adding,
+        removing=removing,
+        partition_epoch=partition.partition_epoch + 1,
+    )
+    return [finished(image, moved)]
+
+
+def cancel_reassignment(image: MetadataImage, number: int) -> list[MetadataRecord]:
+    """Let the replicas be as they were before."""
+    partition = image.partitions.get(number)
+    if partition is None or not (partition.adding or partition.removing):
+        return []
+    isr = tuple(member for member in partition.isr if member not in partition.adding)
+    if not isr:
+        raise PartitionBusy(f"of partition {number} only new replicas are in sync: it cannot go back")
+    back = msgspec.structs.replace(partition, adding=(), removing=partition.adding)
+    leader = partition.leader if partition.leader in isr else leaders.choose_leader(image, back, isr)
+    return [_drop_removed(leaders.changed(back, leader=leader, isr=isr))]
+
+
+def finished(image: MetadataImage, partition: Partition) -> Partition:
+    """The partition without the replicas that were to go, if all that were to come are in sync."""
+    target = tuple(node_id for node_id in partition.replicas if node_id not in partition.removing)
+    if not (partition.adding or partition.removing) or not set(partition.adding) <= set(partition.isr):
+        return partition
+    isr = tuple(member for member in partition.isr if member in target)
+    if not isr:
+        return partition
+    leader = partition.leader
+    if leader not in isr:
+        leader = leaders.choose_leader(image, partition, isr)
+    moved = msgspec.structs.replace(
+        partition, leader=leader, isr=isr, leader_epoch=partition.leader_epoch + (leader != partition.leader)
+    )
+    return _drop_removed(msgspec.structs.replace(moved, adding=()))
+
+
+def _drop_removed(partition: Partition) -> Partition:
+    kept = [at for at, node_id in enumerate(partition.replicas) if node_id not in partition.removing]
+    return msgspec.structs.replace(
+        partition,
+        replicas=tuple(partition.replicas[at] for at in kept),
+        shards=tuple(partition.shards[at] for at in kept),
+        adding=(),
+        removing=(),
+    )

@@ -1,0 +1,59 @@
+"""Where the replicas of new partitions go: on nodes that have the fewest, in as many racks as there are. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from ringlog.controller.image import MetadataImage
+from ringlog.controller.records import Broker, Partition
+from ringlog.errors import NotEnoughBrokers
+
+
+class Placement:
+    """Chooses replicas one partition after another, and remembers what it chose."""
+
+    def __init__(self, image: MetadataImage, usable: Iterable[Broker]) -> None:
+        self._brokers = {broker.node_id: broker for broker in usable}
+        self._replicas: Counter[int] = Counter()
+        self._leaders: Counter[int] = Counter()
+        self._shards = {node_id: [0] * broker.shards for node_id, broker in self._brokers.items()}
+        for partition in image.partitions.values():
+            self._count(partition)
+
+    def _count(self, partition: Partition) -> None:
+        for at, (node_id, shard) in enumerate(zip(partition.replicas, partition.shards, strict=True)):
+            self._replicas[node_id] += 1
+            self._leaders[node_id] += at == 0
+            if node_id in self._shards and shard < len(self._shards[node_id]):
+                self._shards[node_id][shard] += 1
+
+    def choose(self, factor: int) -> tuple[int, ...]:
+        """Nodes for one partition; the first is to lead it."""
+        if factor > len(self._brokers):
+            raise NotEnoughBrokers(
+                f"replication factor {factor}, and {len(self._brokers)} nodes of the cluster are ready. "
+                "Start more, or use a smaller factor"
+            )
+        chosen: list[int] = []
+        while len(chosen) < factor:
+            chosen.append(self._next(chosen))
+            self._replicas[chosen[-1]] += 1
+        self._leaders[chosen[0]] += 1
+        return tuple(chosen)
+
+    def _next(self, chosen: Collection[int]) -> int:
+        racks = [self._brokers[node_id].rack for node_id in chosen]
+
+        def cost(broker: Broker) -> tuple[int, int, int, int]:
+            leads = 0 if chosen else self._leaders[broker.node_id]
+            return racks.count(broker.rack), leads, self._replicas[broker.node_id], broker.node_id
+
+        return min((b for b in self._brokers.values() if b.node_id not in chosen), key=cost).node_id
+
+    def shard_on(self, node_id: int) -> int:
+        """The shard of a node that serves the fewest partitions; it serves one more from now on."""
+        loads = self._shards[node_id]
+        shard = loads.index(min(loads))
+        loads[shard] += 1
+        return shard

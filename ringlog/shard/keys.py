@@ -1,0 +1,28 @@
+"""Records of compacted topics have keys: a batch with one that has none is refused. Native per record."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ringlog.errors import InvalidRecord
+from ringlog.model import TopicPartition
+from ringlog.records.decode import decode_columns
+
+
+def require_keys(data: memoryview, name: TopicPartition) -> None:
+    """Raise InvalidRecord for a record without a key in whole, checked batches; CorruptBatch for those whose records
+    cannot be read. A compressed batch is unfolded for it: nobody else would ever find out before compaction does.
+
+    >>> from ringlog.records.encode import encode
+    >>> require_keys(memoryview(encode([b"on"], keys=[b"lamp"], timestamps=0)), TopicPartition("lamps", 0))
+    """
+    found = decode_columns(data, columns=("key",), check_crc=False)
+    valid = found.key.valid if found.key is not None else None
+    if valid is None:
+        return
+    has_key = np.unpackbits(valid, count=found.count, bitorder="little")
+    if not has_key.all():
+        first = int(np.argmin(has_key))
+        raise InvalidRecord(
+            f"{name} is compacted, and record {first} of the batch has no key. Give every record a key"
+        )

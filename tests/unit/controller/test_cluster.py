@@ -1,0 +1,329 @@
+"""Brokers, leaders and in-sync replicas: what the controller decides, and what it refuses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from ringlog.controller import brokers, isr, leaders
+from ringlog.controller.commands import Outcome, create_topic
+from ringlog.controller.image import MetadataImage
+from ringlog.controller.records import (
+    Broker,
+    MetadataRecord,
+    Partition,
+    decode_record,
+    encode_record,
+)
+from ringlog.errors import InvalidRequest, NotEnoughBrokers, PartitionBusy, StaleBroker
+from ringlog.model import NO_LEADER
+from ringlog.net.cluster_messages import (
+    AlterIsrReply,
+    AlterIsrRequest,
+    BrokerHeartbeatReply,
+    BrokerHeartbeatRequest,
+    IsrChange,
+    RegisterBrokerReply,
+    RegisterBrokerRequest,
+)
+from ringlog.net.messages import CreateTopicRequest
+
+
+def replay(image: MetadataImage, records: list[MetadataRecord]) -> None:
+    for record in records:
+        image.replay(decode_record(encode_record(record)))
+
+
+def done(image: MetadataImage, outcome: Outcome):
+    replay(image, outcome.records)
+    return outcome.reply(image)
+
+
+def join(
+    image: MetadataImage, node_id: int, life: str = "a", *, disk: str = "", rack: str = "", shards: int = 2
+) -> int:
+    """A node registers and is let in; its broker epoch."""
+    request = RegisterBrokerRequest(
+        node_id,
+        f"{node_id}{life}",
+        disk or f"d{node_id}",
+        [f"tcp://h{node_id}:1"],
+        f"tcp://h{node_id}:2",
+        rack,
+        shards,
+    )
+    registered = done(image, brokers.register(image, request))
+    assert isinstance(registered, RegisterBrokerReply)
+    beat = BrokerHeartbeatRequest(node_id, registered.broker_epoch, metadata_version=9)
+    assert done(image, brokers.heartbeat(image, beat, committed_version=9)) == BrokerHeartbeatReply(
+        fenced=False
+    )
+    return registered.broker_epoch
+
+
+def cluster(nodes: int = 3, partitions: int = 6, factor: int = 3, racks: int = 0) -> MetadataImage:
+    image = MetadataImage()
+    for node_id in range(1, nodes + 1):
+        join(image, node_id, rack=f"r{node_id % racks}" if racks else "")
+    request = CreateTopicRequest("t", partitions, factor)
+    done(image, create_topic(image, request, shards=1, default_partitions=1))
+    return image
+
+
+def everything(image: MetadataImage) -> list[Partition]:
+    return list(image.partitions.values())
+
+
+def test_replicas_leaders_and_shards_are_spread_evenly():
+    image = cluster(nodes=5, partitions=50, factor=3)
+    replicas = Counter(node_id for partition in everything(image) for node_id in partition.replicas)
+    assert set(replicas.values()) == {30}
+    assert set(Counter(partition.leader for partition in everything(image)).values()) == {10}
+    shards = Counter((n, s) for p in everything(image) for n, s in zip(p.replicas, p.shards, strict=True))
+    assert set(shards.values()) == {15}
+
+
+def test_no_two_replicas_share_a_rack_while_there_are_enough():
+    image = cluster(nodes=6, partitions=30, factor=3, racks=3)
+    for partition in everything(image):
+        assert len({image.brokers[node_id].rack for node_id in partition.replicas}) == 3
+    two_racks = cluster(nodes=6, partitions=10, factor=3, racks=2)
+    for partition in everything(two_racks):
+        assert len({two_racks.brokers[node_id].rack for node_id in partition.replicas}) == 2
+
+
+def test_a_topic_waits_for_enough_nodes():
+    with pytest.raises(NotEnoughBrokers) as refused:
+        cluster(nodes=2, factor=3)
+    assert refused.value.retriable
+
+
+def test_more_in_sync_replicas_than_replicas_are_refused():
+    image = cluster()
+    request = CreateTopicRequest("u", 1, 2, {"min.insync.replicas": "3"})
+    with pytest.raises(InvalidRequest, match="could ever be written"):
+        create_topic(image, request, shards=1, default_partitions=1)
+
+
+def test_a_silent_leader_is_followed_by_an_in_sync_replica():
+    image = cluster()
+    before = {partition.partition: partition for partition in everything(image)}
+    replay(image, brokers.fence(image, 1))
+    for partition in everything(image):
+        old = before[partition.partition]
+        assert 1 not in partition.isr and partition.leader in partition.isr
+        assert partition.partition_epoch == old.partition_epoch + 1
+        assert partition.leader_epoch == old.leader_epoch + (old.leader == 1)
+    assert brokers.fence(image, 1) == [], "once is enough"
+
+
+def test_the_last_in_sync_replica_is_waited_for():
+    image = cluster()
+    for node_id in (1, 2, 3):
+        replay(image, brokers.fence(image, node_id))
+    for partition in everything(image):
+        assert partition.isr == (3,) and partition.leader == NO_LEADER
+    join(image, 1, "b")
+    assert all(partition.leader == NO_LEADER for partition in everything(image)), "1 does not have everything"
+    join(image, 3, "b")
+    assert all(partition.leader == 3 for partition in everything(image))
+
+
+def test_a_partition_stops_when_the_last_in_sync_replica_lost_its_disk():
+    image = cluster()
+    for node_id in (1, 2, 3):
+        replay(image, brokers.fence(image, node_id))
+    join(image, 3, "b", disk="another")
+    join(image, 1, "b")
+    for partition in everything(image):
+        assert partition.isr == () and partition.leader == NO_LEADER
+
+
+def test_a_registration_sent_twice_is_one_and_an_earlier_life_is_not_heard():
+    image = cluster()
+    request = RegisterBrokerRequest(1, "1a", "d1", [], "")
+    again = brokers.register(image, request)
+    assert again.records == []
+    old_epoch = image.brokers[1].broker_epoch
+    new_epoch = join(image, 1, "b")
+    assert new_epoch > old_epoch
+    with pytest.raises(StaleBroker):
+        brokers.heartbeat(image, BrokerHeartbeatRequest(1, old_epoch, 9), committed_version=9)
+    with pytest.raises(StaleBroker):
+        isr.alter_isr(image, AlterIsrRequest(1, old_epoch, []))
+
+
+def test_a_node_that_is_behind_stays_fenced():
+    image = cluster()
+    epoch = done(
+        image, brokers.register(image, RegisterBrokerRequest(1, "1b", "d1", [], "", shards=2))
+    ).broker_epoch
+    behind = brokers.heartbeat(image, BrokerHeartbeatRequest(1, epoch, 4), committed_version=5)
+    assert behind.records == [] and behind.reply(image).fenced
+
+
+def led_by(image: MetadataImage, node_id: int) -> Partition:
+    return next(partition for partition in everything(image) if partition.leader == node_id)
+
+
+def members(image: MetadataImage, *node_ids: int) -> list[tuple[int, int]]:
+    """In-sync replicas, each with the epoch of its present life."""
+    return [(n, image.brokers[n].broker_epoch if n in image.brokers else 1) for n in node_ids]
+
+
+def alter(image: MetadataImage, node_id: int, *changes: IsrChange) -> AlterIsrReply:
+    request = AlterIsrRequest(node_id, image.brokers[node_id].broker_epoch, list(changes))
+    reply = done(image, isr.alter_isr(image, request))
+    assert isinstance(reply, AlterIsrReply)
+    return reply
+
+
+def test_of_two_changes_judged_by_the_same_state_one_is_made():
+    image = cluster()
+    mine = led_by(image, 2)
+    first = IsrChange(mine.partition, mine.leader_epoch, mine.partition_epoch, members(image, 2, 3))
+    second = IsrChange(mine.partition, mine.leader_epoch, mine.partition_epoch, members(image, 1, 2))
+    assert alter(image, 2, first).partitions[0].error == 0
+    refused = alter(image, 2, second).partitions[0]
+    assert refused.error != 0 and set(refused.isr) == {2, 3}
+    assert refused.partition_epoch == mine.partition_epoch + 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"leader_epoch": 7}, {"partition_epoch": 7}, {"isr": [1, 3]}, {"isr": [2, 2]}, {"isr": [2, 9]}]
+)
+def test_a_change_that_does_not_fit_changes_nothing(wrong: dict[str, Any]):
+    image = cluster()
+    mine = led_by(image, 2)
+    fits = {
+        "leader_epoch": mine.leader_epoch,
+        "partition_epoch": mine.partition_epoch,
+        "isr": members(image, 2, 3),
+    }
+    if "isr" in wrong:
+        wrong = {"isr": members(image, *wrong["isr"])}
+    reply = alter(image, 2, IsrChange(mine.partition, **(fits | wrong)))
+    assert reply.partitions[0].error != 0
+    assert image.partitions[mine.partition] == mine
+
+
+def test_a_replica_that_restarted_since_it_fetched_does_not_come_into_sync():
+    image = cluster()
+    mine = led_by(image, 2)
+    former_life = members(image, 2, 3)
+    join(image, 3, "b")
+    now = image.partitions[mine.partition]
+    change = IsrChange(now.partition, now.leader_epoch, now.partition_epoch, former_life)
+    assert alter(image, 2, change).partitions[0].error != 0
+
+
+def test_a_crash_is_forgiven_where_acks_waited_for_the_disk():
+    for flush, in_sync in (("ack", (3,)), ("os", ())):
+        image = cluster()
+        image.topics["t"].config["flush"] = flush
+        for node_id in (1, 2, 3):
+            replay(image, brokers.fence(image, node_id))
+        join(image, 3, "b")
+        assert all(partition.isr == in_sync for partition in everything(image))
+
+
+def test_only_the_leader_may_ask_and_no_fenced_node_comes_into_sync():
+    image = cluster()
+    mine = led_by(image, 2)
+    change = IsrChange(mine.partition, mine.leader_epoch, mine.partition_epoch, members(image, 2, 3))
+    assert alter(image, 3, change).partitions[0].error != 0
+    replay(image, brokers.fence(image, 1))
+    now = image.partitions[mine.partition]
+    back = IsrChange(now.partition, now.leader_epoch, now.partition_epoch, members(image, 1, 2, 3))
+    assert alter(image, 2, back).partitions[0].error != 0
+    join(image, 1, "b")
+    now = image.partitions[mine.partition]
+    back = IsrChange(now.partition, now.leader_epoch, now.partition_epoch, members(image, 1, 2, 3))
+    assert alter(image, 2, back).partitions[0].error == 0
+    assert replay(image, leaders.preferred(image)) is None
+    assert all(
+        partition.leader == partition.replicas[0] or 1 not in partition.isr for partition in everything(image)
+    )
+
+
+def test_a_node_that_leaves_in_order_hands_over_first():
+    image = cluster()
+    epoch = image.brokers[2].broker_epoch
+    leave = BrokerHeartbeatRequest(2, epoch, 9, want_stop=True)
+    reply = done(image, brokers.heartbeat(image, leave, committed_version=9))
+    assert reply == BrokerHeartbeatReply(fenced=False, may_stop=True)
+    assert all(2 not in partition.isr and partition.leader in (1, 3) for partition in everything(image))
+    with pytest.raises(NotEnoughBrokers):
+        create_topic(image, CreateTopicRequest("u", 1, 3), shards=1, default_partitions=1)
+
+
+def test_a_node_with_fewer_shards_serves_everything_all_the_same():
+    image = cluster(partitions=12)
+    join(image, 1, "b", shards=1)
+    assert all(partition.shard_on(1) == 0 for partition in everything(image))
+    assert {partition.shard_on(2) for partition in everything(image)} == {0, 1}
+
+
+def test_a_partition_moves_when_its_new_replicas_are_in_sync():
+    image = cluster(nodes=5, partitions=1, factor=3)
+    (before,) = everything(image)
+    target = (5, 4, before.leader)
+    replay(image, isr.reassign(image, before.partition, target))
+    (moving,) = everything(image)
+    assert set(moving.replicas) == set(before.replicas) | set(target) and moving.leader == before.leader
+    alter(
+        image,
+        moving.leader,
+        IsrChange(
+            moving.partition, moving.leader_epoch, moving.partition_epoch, members(image, *moving.replicas)
+        ),
+    )
+    (after,) = everything(image)
+    assert (
+        after.replicas == target and set(after.isr) == set(target) and not after.adding and not after.removing
+    )
+    assert len(after.shards) == 3
+
+
+def test_a_move_can_be_cancelled():
+    image = cluster(nodes=5, partitions=1, factor=3)
+    (before,) = everything(image)
+    others = tuple(node_id for node_id in range(1, 6) if node_id not in before.replicas)
+    replay(image, isr.reassign(image, before.partition, others))
+    replay(image, isr.cancel_reassignment(image, before.partition))
+    (after,) = everything(image)
+    assert set(after.replicas) == set(before.replicas) and after.isr == before.isr
+    assert isr.cancel_reassignment(image, before.partition) == []
+
+
+def test_a_move_cannot_be_cancelled_when_only_new_replicas_are_in_sync():
+    partition = Partition(1, 1, 0, 0, 0, 0, (4, 1), (0, 0), 4, (4,), adding=(4,), removing=(1,))
+    image = MetadataImage()
+    image.partitions[1] = partition
+    with pytest.raises(PartitionBusy):
+        isr.cancel_reassignment(image, 1)
+
+
+def test_only_who_is_silent_for_a_session_is_fenced_and_a_new_controller_waits_one():
+    image = cluster()
+    liveness = brokers.Liveness(session_ms=100)
+    assert liveness.silent(image, 1e9) == [], "not in office"
+    liveness.take_office(1000)
+    assert liveness.silent(image, 1100) == []
+    liveness.heard(2, 1090)
+    assert liveness.silent(image, 1101) == [1, 3]
+    liveness.take_office(2000)
+    assert liveness.silent(image, 2050) == []
+    liveness.leave_office()
+    assert liveness.silent(image, 1e9) == []
+
+
+def test_an_image_is_made_again_from_its_own_records():
+    image = cluster(racks=3)
+    replay(image, brokers.fence(image, 2))
+    again = MetadataImage()
+    replay(again, image.records())
+    assert again.partitions == image.partitions and again.brokers == image.brokers
+    assert isinstance(again.brokers[1], Broker) and again.next_broker_epoch == image.next_broker_epoch

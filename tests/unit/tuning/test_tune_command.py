@@ -1,0 +1,102 @@
+"""`ringlog tune` without measuring: facts from a file, consent before the kernel is touched, and the way back."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from tests.support.facts import facts
+from tuning.doctor.facts import Core
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """Facts of a machine whose doctor would change one value of the kernel, a file of this test."""
+    found = facts(cores=4, huge_pages="never")
+    path = tmp_path / "facts.json"
+    path.write_bytes(msgspec.json.encode(found))
+    return path
+
+
+@pytest.fixture
+def kernel(tmp_path, monkeypatch):
+    """The file that stands for transparent huge pages."""
+    path = tmp_path / "enabled"
+    path.write_text("always madvise [never]\n")
+    monkeypatch.setattr("tuning.doctor.check_machine.HUGE_PAGES", str(path))
+    return path
+
+
+@pytest.fixture
+def tune(run, saved, tmp_path):
+    return lambda *arguments: run("tune", "--data-dir", tmp_path / "data", "--facts", saved, *arguments)
+
+
+def test_without_apply_nothing_is_changed(tune, kernel, tmp_path):
+    done = tune()
+    assert done.exit_code == 0, done.output
+    assert (
+        "Nothing was changed" in done.stdout
+        and "The doctor would change 1 value of the kernel" in done.stdout
+    )
+    assert not (tmp_path / "data").exists() and "[never]" in kernel.read_text()
+
+
+def test_what_differs_from_the_default_is_marked_and_has_its_reason(tune, kernel):
+    lines = tune("--policy", "laptop").stdout.splitlines()
+    shards = next(line for line in lines if "shards" in line)
+    assert shards.startswith("→ shards") and "half of 4 cores" in shards
+
+
+def test_the_kernel_is_changed_only_with_consent_and_put_back(tune, run, kernel, tmp_path):
+    refused = tune("--apply", "--system")
+    assert refused.exit_code == 3 and "consent" in refused.stderr and "[never]" in kernel.read_text()
+    assert f"echo madvise > {kernel}" in refused.stdout, "the dry run comes first"
+    assert not (tmp_path / "data" / "node.toml").exists()
+    done = tune("--apply", "--system", "--yes")
+    assert (
+        done.exit_code == 0 and kernel.read_text() == "madvise" and f"Set {kernel} to madvise." in done.stdout
+    )
+    undone = run("tune", "--data-dir", tmp_path / "data", "--undo")
+    assert undone.exit_code == 0 and kernel.read_text() == "never", undone.output
+    assert f"Set {kernel} to never again." in undone.stdout
+
+
+def test_apply_alone_leaves_the_kernel_alone(tune, kernel, tmp_path):
+    assert tune("--apply").exit_code == 0
+    assert "[never]" in kernel.read_text() and (tmp_path / "data" / "node.toml").exists()
+
+
+def test_programs_get_one_object(tune, kernel):
+    [line] = tune("--json").stdout.splitlines()
+    told = json.loads(line)
+    assert told["applied"] is None and told["compared"] == [] and told["advice"]["policy"] == "balanced"
+    assert {"name", "value", "reason"} == set(told["advice"]["settings"][0])
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--system"], ["--undo", "--apply"], ["--undo", "--compare"], ["--policy", "fast"]]
+)
+def test_options_that_contradict_each_other_are_wrong_usage(run, tmp_path, wrong):
+    assert run("tune", "--data-dir", tmp_path, *wrong).exit_code == 2
+
+
+def test_undo_without_a_tune_is_refused(run, tmp_path):
+    done = run("tune", "--data-dir", tmp_path, "--undo")
+    assert done.exit_code == 3 and "nothing was tuned" in done.stderr
+
+
+def test_a_file_that_holds_no_facts_is_refused_by_its_name(run, tmp_path):
+    path = tmp_path / "facts.json"
+    path.write_text('{"probed_at": 5}')
+    done = run("tune", "--data-dir", tmp_path, "--facts", path)
+    assert done.exit_code == 3 and "facts.json" in done.stderr
+
+
+def test_facts_of_machines_with_all_details_survive_their_file(tmp_path):
+    found = facts(cores=2, cpu_quota=1.5, has_battery=True)
+    cores = (Core(number=3, package=1, physical=2, numa_node=1, governor="powersave"),)
+    found = msgspec.structs.replace(found, system=msgspec.structs.replace(found.system, cores=cores))
+    assert msgspec.json.decode(msgspec.json.encode(found), type=type(found)) == found

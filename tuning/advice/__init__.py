@@ -1,0 +1,1 @@
+"""From facts to settings, each with its reason. Pure."""

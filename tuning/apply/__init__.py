@@ -1,0 +1,1 @@
+"""Puts advice into effect, so that it can be taken back."""

@@ -1,0 +1,1 @@
+"""Pages for people: self-contained HTML with plots drawn as SVG. Pure."""
