@@ -112,7 +112,7 @@ def test_a_shard_killed_in_mid_write_loses_and_repeats_nothing(spark, tmp_path):
         ("id", {"topic": "orders"}, "knows no column 'id'"),
         ("CAST(id AS string) value", {"topics": "orders"}, "did you mean 'topic'"),
         ("CAST(id AS string) value, -1 partition", {"topic": "orders"}, "they begin at 0"),
-        ("CAST(id AS string) value, 4 partition", {"topic": "orders"}, "orders has no partition 4"),
+        ("CAST(id AS string) value, 4 partition", {"topic": "orders"}, "partition 4: topic"),
     ],
 )
 def test_what_cannot_be_written_is_an_error_that_says_why(spark, orders, columns, options, said):
