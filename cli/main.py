@@ -43,6 +43,7 @@ class RinglogGroup(LazyGroup):
     cls=RinglogGroup,
     lazy={
         "bench": LazyCommand("cli.bench.command:bench", "Measure how fast a node takes and gives records."),
+        "bridge": LazyCommand("cli.bridge:bridge", "Serve topics to Spark executors as Arrow."),
         "consume": LazyCommand("cli.consume:consume", "Print the records of a topic."),
         "demo": LazyCommand("cli.demo:demo", "Watch a log append, die, recover and read back."),
         "doctor": LazyCommand("cli.doctor:doctor", "Check what this machine lacks, and how to fix it."),

@@ -28,6 +28,7 @@ from cli.options import json_option, named_bootstrap_option
     "--insecure", is_flag=True, default=None, help="Listen beyond this host, though nobody is authenticated."
 )
 @click.option("--metrics-listen", metavar="HOST:PORT", help="Serve metrics for Prometheus there.")
+@click.option("--bridge", is_flag=True, help="Start a bridge for Spark beside it, 100 ports above.")
 @click.option("--verbose", "-v", is_flag=True, help="Log what the processes do.")
 @json_option
 def start(
@@ -38,6 +39,7 @@ def start(
     pin: bool | None,
     insecure: bool | None,
     metrics_listen: str | None,
+    bridge: bool,
     verbose: bool,
     as_json: bool,
 ) -> None:
@@ -61,7 +63,7 @@ def start(
         "insecure": insecure or None,
         "metrics_listen": metrics_listen,
     }
-    code = run_node(config, settings, verbose=verbose, as_json=as_json)
+    code = run_node(config, settings, bridge=bridge, verbose=verbose, as_json=as_json)
     sys.exit(code)
 
 

@@ -19,7 +19,9 @@ _SAMPLE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)")
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 
 
-def run_node(config_path: str | None, given: Mapping[str, Any], *, verbose: bool, as_json: bool) -> int:
+def run_node(
+    config_path: str | None, given: Mapping[str, Any], *, bridge: bool, verbose: bool, as_json: bool
+) -> int:
     """Run a node in this process until it is told to stop; the exit code."""
     from ringlog.config import load_config
     from ringlog.node.supervisor import run
@@ -28,6 +30,10 @@ def run_node(config_path: str | None, given: Mapping[str, Any], *, verbose: bool
     config = load_config(config_path, **given)
 
     def say_ready(info: NodeInfo) -> None:
+        if bridge:
+            from cli.bridge_run import keep_bridge
+
+            keep_bridge(info.endpoints[0], insecure=config.insecure, die_with=info.pid)
         if as_json:
             print_json(
                 {"ready": True, "pid": info.pid, "endpoints": info.endpoints, "data_dir": config.data_dir}

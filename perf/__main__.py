@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from perf.compare.command import compare, report
+from perf.compare.history import history
 from perf.micro.command import micro
 from perf.node.command import node
 from perf.spark.command import spark
@@ -17,6 +19,9 @@ def perf() -> None:
 perf.add_command(micro)
 perf.add_command(node)
 perf.add_command(spark)
+perf.add_command(compare)
+perf.add_command(report)
+perf.add_command(history)
 
 if __name__ == "__main__":
     perf(prog_name="python -m perf")

@@ -106,6 +106,12 @@ class DataLoss(RinglogError):
     code = "DATA_LOSS"
 
 
+class BadValue(RinglogError):
+    """A record's value is not what its reader was told that it is; the message names the record."""
+
+    code = "BAD_VALUE"
+
+
 class PartitionFenced(RinglogError):
     """A disk error made the partition's memory and its file differ: it takes no appends until it is reopened."""
 

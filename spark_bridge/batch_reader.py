@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from spark_bridge.cluster import Cluster
+from spark_bridge.filters import Bounds, bounds_of
+from spark_bridge.gaps import GapPolicy
 from spark_bridge.options import SourceOptions
+from spark_bridge.planning import tasks_of
 from spark_bridge.ranges import OffsetRange
 from spark_bridge.schema import check_schema
-from spark_bridge.tasks import read_rows
+from spark_bridge.tasks import Route, read_rows
 
 if TYPE_CHECKING:
     import pyarrow
@@ -25,15 +28,31 @@ class BatchReader(DataSourceReader):
         check_schema(options, schema)
         self._options = options
         self._schema = schema
+        self._bounds = Bounds()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Note what the filters leave to be read. All are returned, so that Spark applies them to each row."""
+        self._bounds = bounds_of(filters)
+        return filters
 
     def partitions(self) -> list[InputPartition]:
+        bounds = self._bounds
         with Cluster(self._options) as cluster:
-            tps = cluster.partitions()
-            starts, ends = cluster.starts(tps), cluster.ends(tps)
-        ranges = [OffsetRange(*tp, starts[tp], ends[tp]) for tp in tps]
-        return [InputPartition(part) for part in ranges if part.offsets]
+            scene = cluster.scene()
+            starts, ends = bounds.start(cluster.starts(scene)), bounds.end(cluster.ends(scene))
+            tps = [tp for tp in scene.latest if bounds.admits(tp)]
+            if bounds.time_min_ms is not None:
+                since = cluster.at_time(scene, tps, bounds.time_min_ms)
+                starts |= {tp: max(starts[tp], at) for tp, at in since.items()}
+            ranges = [OffsetRange(*tp, starts[tp], ends[tp]) for tp in tps if starts[tp] < ends[tp]]
+            kept = GapPolicy(self._options.fail_on_data_loss).trimmed(ranges, scene.earliest)
+            most = self._options.partitions_min
+            points = cluster.split_points(scene, kept, everywhere=most is not None and most > len(kept))
+        route = Route.found(self._options) if kept else None
+        return [InputPartition((part, route)) for part in tasks_of(kept, points, most)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         if partition.value is None:
             return iter(())  # what Spark makes when there is nothing to read
-        return read_rows(self._options, self._schema, partition.value)
+        part, route = partition.value
+        return read_rows(self._options, self._schema, part, route)

@@ -1,92 +1,113 @@
-"""What the driver asks the node: which partitions there are, and where their logs begin and end."""
+"""What the driver asks the node: which partitions there are, where their logs begin and end, where they may be cut."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 
-from ringlog.client.admin import Admin
+from ringlog.client.admin import Admin, PartitionInfo
 from ringlog.client.consumer import Consumer
 from ringlog.errors import InvalidRequest, UnknownTopic
+from ringlog.limits import MIB
 from ringlog.model import TopicPartition
 from spark_bridge.options import EARLIEST, LATEST, Offsets, SourceOptions
+from spark_bridge.planning import TASK_BYTES, SplitPoints
+from spark_bridge.ranges import OffsetRange
 
+_SPLIT_STEP_BYTES = 1 * MIB
 _FRESH_MS = 1
-"""What is known of a topic is asked for again each time: new partitions must be found by the next micro-batch."""
+"""What is known of a topic is asked for again each time: it may have been made anew under the same name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The partitions of a query at one moment."""
+
+    topic_ids: dict[str, int]
+    """By name. An id is never given twice, so a topic that was made anew is known by it."""
+    earliest: Offsets
+    latest: Offsets
+    log_bytes: dict[TopicPartition, int]
 
 
 class Cluster:
-    """One connection to the node, held while a query is planned."""
+    """Connections to the node, held while a query is planned."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._consumer = Consumer(bootstrap=options.bootstrap, metadata_max_age_ms=_FRESH_MS)
         self._admin = Admin(bootstrap=options.bootstrap)
+        self._consumer = Consumer(bootstrap=options.bootstrap, metadata_max_age_ms=_FRESH_MS)
+        self._progress: Consumer | None = None
 
-    def partitions(self) -> list[TopicPartition]:
-        """All partitions that the query reads, as there are now. UnknownTopic when one that is named is missing."""
+    def scene(self) -> Scene:
+        """All partitions that the query reads, as they are now. UnknownTopic when one that is named is missing."""
         options = self._options
-        if options.assign:
-            counts = {topic: self._count(topic) for topic in {tp.topic for tp in options.assign}}
-            for tp in options.assign:
-                if tp.partition >= counts[tp.topic]:
-                    raise UnknownTopic(
-                        f"option 'assign' names {tp}, and there are partitions 0 to {counts[tp.topic] - 1}"
-                    )
-            return list(options.assign)
-        topics: Iterable[str] = options.subscribe
+        topics: Iterable[str] = options.subscribe or {tp.topic: None for tp in options.assign}
         if options.pattern is not None:
             pattern = pattern_of(options.pattern)
             topics = [name for name in self._admin.list_topics() if pattern.fullmatch(name)]
-        return [TopicPartition(topic, n) for topic in topics for n in range(self._count(topic))]
+        found = {name: self._admin.describe_topic(name) for name in topics}
+        rows: dict[TopicPartition, PartitionInfo] = {
+            TopicPartition(name, row.index): row for name, topic in found.items() for row in topic.partitions
+        }
+        if options.assign:
+            for tp in options.assign:
+                if tp not in rows:
+                    last = len(found[tp.topic].partitions) - 1
+                    raise UnknownTopic(f"option 'assign' names {tp}, and there are partitions 0 to {last}")
+            rows = {tp: rows[tp] for tp in options.assign}
+        return Scene(
+            {name: topic.topic_id for name, topic in found.items()},
+            {tp: row.log_start_offset for tp, row in rows.items()},
+            {tp: row.readable_offset for tp, row in rows.items()},
+            {tp: row.bytes for tp, row in rows.items()},
+        )
 
-    def earliest(self, tps: Iterable[TopicPartition]) -> Offsets:
-        return self._consumer.beginning_offsets(tps)
-
-    def latest(self, tps: Iterable[TopicPartition]) -> Offsets:
-        return self._consumer.end_offsets(tps)
-
-    def at_time(self, tps: Iterable[TopicPartition], time_ms: int) -> Offsets:
+    def at_time(self, scene: Scene, tps: Iterable[TopicPartition], time_ms: int) -> Offsets:
         """The first offset at or after a time; the end of a log where no record is that young."""
-        some = list(tps)
-        found = self._consumer.offsets_for_times(dict.fromkeys(some, time_ms))
-        ends = self.latest([tp for tp, at in found.items() if at is None])
-        return {tp: ends[tp] if at is None else at.offset for tp, at in found.items()}
+        found = self._consumer.offsets_for_times(dict.fromkeys(tps, time_ms))
+        return {tp: scene.latest[tp] if at is None else at.offset for tp, at in found.items()}
 
-    def starts(self, tps: list[TopicPartition]) -> Offsets:
+    def starts(self, scene: Scene) -> Offsets:
         """Where the options let a query begin."""
         if self._options.starting_ms is not None:
-            return self.at_time(tps, self._options.starting_ms)
-        return self._resolved(self._options.starting, tps, "startingOffsets")
+            return self.at_time(scene, scene.latest, self._options.starting_ms)
+        return _resolved(self._options.starting, scene, "startingOffsets")
 
-    def ends(self, tps: list[TopicPartition]) -> Offsets:
+    def ends(self, scene: Scene) -> Offsets:
         """Where the options let a batch read end."""
         if self._options.ending_ms is not None:
-            return self.at_time(tps, self._options.ending_ms)
-        return self._resolved(self._options.ending, tps, "endingOffsets")
+            return self.at_time(scene, scene.latest, self._options.ending_ms)
+        return _resolved(self._options.ending, scene, "endingOffsets")
 
-    def _resolved(self, wanted: int | Offsets, tps: list[TopicPartition], option: str) -> Offsets:
-        if isinstance(wanted, int):
-            wanted = dict.fromkeys(tps, wanted)
-        elif set(wanted) != set(tps):
-            missing, extra = sorted(set(tps) - set(wanted)), sorted(set(wanted) - set(tps))
-            wrong = f"does not name {missing[0]}" if missing else f"names {extra[0]}, which is not read"
-            raise InvalidRequest(f"option '{option}' must name every partition that is read, and {wrong}")
-        words = {EARLIEST: self.earliest, LATEST: self.latest}
-        found = dict(wanted)
-        for word, ask in words.items():
-            some = [tp for tp, offset in wanted.items() if offset == word]
-            if some:
-                found |= ask(some)
+    def split_points(
+        self, scene: Scene, ranges: Sequence[OffsetRange], *, everywhere: bool
+    ) -> dict[OffsetRange, SplitPoints]:
+        """Where ranges may be cut: those of large logs, or all of them."""
+        found: dict[OffsetRange, SplitPoints] = {}
+        for part in ranges:
+            if everywhere or scene.log_bytes.get(part.tp, 0) > TASK_BYTES:
+                points = self._admin.split_points(
+                    part.topic, part.partition, part.start, part.end, every_bytes=_SPLIT_STEP_BYTES
+                )
+                found[part] = SplitPoints(points.offsets, points.step_bytes)
         return found
 
-    def _count(self, topic: str) -> int:
-        return len(self._consumer.partitions_for_topic(topic))
+    def commit(self, group_id: str, offsets: Offsets) -> None:
+        """Let a group's progress be known."""
+        if self._progress is None:
+            self._progress = Consumer(
+                bootstrap=self._options.bootstrap, group_id=group_id, enable_auto_commit=False
+            )
+        self._progress.commit(dict(offsets.items()))
 
     def close(self) -> None:
-        self._consumer.close()
         self._admin.close()
+        self._consumer.close()
+        if self._progress is not None:
+            self._progress.close()
 
     def __enter__(self) -> Cluster:
         return self
@@ -95,6 +116,18 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _resolved(wanted: int | Offsets, scene: Scene, option: str) -> Offsets:
+    tps = set(scene.latest)
+    if isinstance(wanted, int):
+        wanted = dict.fromkeys(scene.latest, wanted)
+    elif set(wanted) != tps:
+        missing, extra = sorted(tps - set(wanted)), sorted(set(wanted) - tps)
+        wrong = f"does not name {missing[0]}" if missing else f"names {extra[0]}, which is not read"
+        raise InvalidRequest(f"option '{option}' must name every partition that is read, and {wrong}")
+    words = {EARLIEST: scene.earliest, LATEST: scene.latest}
+    return {tp: words[at][tp] if at in words else at for tp, at in wanted.items()}
 
 
 def pattern_of(text: str) -> re.Pattern[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -41,11 +40,11 @@ class RinglogDataSource(DataSource):
         return StreamReader(source_options(self.options, streaming=True), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        return _sink().batch_writer(schema, self.options, overwrite)
+        from spark_bridge.sink import batch_writer
+
+        return batch_writer(schema, self.options, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        return _sink().stream_writer(schema, self.options, overwrite)
+        from spark_bridge.sink import stream_writer
 
-
-def _sink() -> Any:
-    return import_module("spark_bridge.sink")
+        return stream_writer(schema, self.options, overwrite)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ringlog.errors import InvalidRequest
 
@@ -12,6 +15,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_ASK = """
+import importlib.util, json, sys
+missing = [name for name in ("ringlog", "spark_bridge", "pyarrow", "pyspark") if not importlib.util.find_spec(name)]
+print(json.dumps([sys.executable, "%d.%d" % sys.version_info[:2], ", ".join(missing)]))
+"""
+_START_S = 60
+
+
+class Facts(NamedTuple):
+    """What an interpreter says of itself."""
+
+    executable: str
+    version: str
+    missing: str
+    """Names of packages that it lacks, "" when it has all."""
 
 
 def register(spark: SparkSession) -> None:
@@ -20,56 +38,43 @@ def register(spark: SparkSession) -> None:
         spark_bridge.register(spark)
         spark.readStream.format("ringlog").option("subscribe", "orders").load()
 
-    Sets the Spark setting without which filters are not pushed down. InvalidRequest when Python workers would run
-    another interpreter than this one, or one without pyarrow: it says what to set.
+    Sets the Spark setting without which filters are not pushed down. InvalidRequest when Python workers would run an
+    interpreter that cannot serve the source: it says what to set. Those of executors on other hosts are not asked.
     """
     from spark_bridge.datasource import RinglogDataSource
 
-    check_worker(_worker_facts(spark), _facts())
+    check_worker(facts_of(_worker_python(spark)), facts_of(sys.executable))
     spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(RinglogDataSource)
 
 
-def _facts(_: object = None) -> dict[str, str]:
-    """What a Python process says of itself. Runs in a worker, too: imports what it needs itself."""
-    import importlib.util
-
-    missing = [name for name in ("ringlog", "spark_bridge", "pyarrow") if not importlib.util.find_spec(name)]
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return {"executable": sys.executable, "version": version, "missing": ", ".join(missing)}
+def _worker_python(spark: SparkSession) -> str:
+    """What Spark starts for workers: as it chose when the session was made."""
+    context = getattr(spark, "sparkContext", None)
+    chosen = getattr(context, "pythonExec", None)
+    return str(chosen or os.environ.get("PYSPARK_PYTHON") or "python3")
 
 
-def _worker_facts(spark: SparkSession) -> dict[str, str]:
-    """The same of the interpreter that Spark starts for workers on this machine."""
-    import json
-    import shutil
-    import subprocess
-
-    command = spark.conf.get("spark.pyspark.python", None) or os.environ.get("PYSPARK_PYTHON") or "python3"
-    found = shutil.which(command)
+def facts_of(python: str) -> Facts:
+    """Start an interpreter, and ask it."""
+    found = shutil.which(python)
     if found is None:
-        return {"executable": command, "version": "", "missing": "python"}
-    script = (
-        "import importlib.util as u, json, sys; print(json.dumps({"
-        "'executable': sys.executable, 'version': '%d.%d' % sys.version_info[:2], 'missing': ', '.join("
-        "n for n in ('ringlog', 'spark_bridge', 'pyarrow') if not u.find_spec(n))}))"
-    )
-    ran = subprocess.run([found, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+        return Facts(python, "", "a Python that starts")
+    ran = subprocess.run([found, "-c", _ASK], capture_output=True, text=True, timeout=_START_S, check=False)
     if ran.returncode:
-        return {"executable": found, "version": "", "missing": "a Python that starts"}
-    facts: dict[str, str] = json.loads(ran.stdout)
-    return facts
+        return Facts(found, "", "a Python that starts")
+    return Facts(*json.loads(ran.stdout))
 
 
-def check_worker(worker: dict[str, str], driver: dict[str, str]) -> None:
+def check_worker(worker: Facts, driver: Facts) -> None:
     """InvalidRequest when a worker lacks a package, or is of another Python version than the driver."""
-    hint = f"set PYSPARK_PYTHON={driver['executable']} in the environment before the session is made"
-    if worker["missing"]:
+    hint = f"set PYSPARK_PYTHON={driver.executable} in the environment before the session is made"
+    if worker.missing:
         raise InvalidRequest(
-            f"Spark would run its Python workers with {worker['executable']}, which lacks {worker['missing']}: {hint}"
+            f"Spark would run its Python workers with {worker.executable}, which lacks {worker.missing}: {hint}"
         )
-    if worker["version"] != driver["version"]:
+    if worker.version != driver.version:
         raise InvalidRequest(
-            f"Spark would run its Python workers with {worker['executable']}, which is Python {worker['version']}, "
-            f"and this is {driver['version']}: {hint}"
+            f"Spark would run its Python workers with {worker.executable}, which is Python {worker.version}, and this "
+            f"is {driver.version}: {hint}"
         )

@@ -2,48 +2,125 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 
-from spark_bridge.cluster import Cluster
+from ringlog.errors import RinglogError
+from spark_bridge.cluster import Cluster, Scene
+from spark_bridge.gaps import GapPolicy, vanished
 from spark_bridge.offsets import from_json, to_json
-from spark_bridge.options import SourceOptions
+from spark_bridge.options import Offsets, SourceOptions
+from spark_bridge.planning import limited, tasks_of
 from spark_bridge.ranges import OffsetRange
 from spark_bridge.schema import check_schema
-from spark_bridge.tasks import read_rows
+from spark_bridge.tasks import Route, read_rows
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyspark.sql.streaming.datasource import ReadLimit
     from pyspark.sql.types import StructType
 
+log = logging.getLogger(__name__)
 
-class StreamReader(DataSourceStreamReader):
-    """On the driver it holds a connection; a copy that travels to the tasks never had one."""
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """On the driver it holds connections; a copy that travels to the tasks never had one.
+
+    A partition that is new, or whose log was made anew, enters the offsets of a micro-batch with where its log begins,
+    and is read from the next one on: so the checkpoint alone says what a batch holds, however often it is planned.
+    """
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         check_schema(options, schema)
         self._options = options
         self._schema = schema
+        self._gaps = GapPolicy(options.fail_on_data_loss)
         self._cluster: Cluster | None = None
+        self._route: Route | None = None
+        self._scene: Scene | None = None
+        """As last seen."""
+        self._target: Offsets | None = None
+        """With trigger AvailableNow: what the query goes to."""
+
+    # -- offsets -----------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        cluster = self._connected()
-        return to_json(cluster.starts(cluster.partitions()))
+        cluster, scene = self._look()
+        return to_json(cluster.starts(scene), scene.topic_ids)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self._options.offsets_per_trigger_max
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._look()[1].latest
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        cluster = self._connected()
-        return to_json(from_json(start) | cluster.latest(cluster.partitions()))
+        _, scene = self._look()
+        had, had_ids = from_json(start)
+        begin = dict(had)
+        for tp, gap in vanished(had, had_ids, scene.latest, scene.topic_ids).items():
+            self._gaps.meet(gap)
+            del begin[tp]
+        ends = {tp: at for tp, at in scene.latest.items() if tp in begin}
+        if self._target is not None:
+            ends = {tp: min(at, max(begin[tp], self._target.get(tp, begin[tp]))) for tp, at in ends.items()}
+        new = {tp: at for tp, at in scene.earliest.items() if tp not in begin}
+        if self._target is not None:
+            new = {tp: at for tp, at in new.items() if tp in self._target}
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return to_json(limited(begin, ends, most) | new, scene.topic_ids)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Where the logs end, as `latestOffset` in the query's progress; and how much was lost, if something was."""
+        if self._scene is None:
+            return None
+        found = to_json(self._scene.latest, self._scene.topic_ids)
+        if self._gaps.lost:
+            found["lostOffsets"] = {str(tp): count for tp, count in sorted(self._gaps.lost.items())}
+        return found
+
+    # -- a micro-batch -----------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        begin = from_json(start)
-        ranges = [OffsetRange(*tp, begin.get(tp, 0), at) for tp, at in from_json(end).items()]
-        return [InputPartition(part) for part in ranges if part.offsets]
+        begin, begin_ids = from_json(start)
+        ends, end_ids = from_json(end)
+        ranges = [
+            OffsetRange(*tp, begin[tp], at)
+            for tp, at in ends.items()
+            if begin.get(tp, at) < at and begin_ids[tp.topic] == end_ids[tp.topic]
+        ]
+        if not ranges:
+            return []
+        cluster, scene = self._look()
+        kept = self._gaps.trimmed(ranges, scene.earliest)
+        most = self._options.partitions_min
+        points = cluster.split_points(scene, kept, everywhere=most is not None and most > len(kept))
+        if self._route is None:
+            self._route = Route.found(self._options)
+        return [InputPartition((part, self._route)) for part in tasks_of(kept, points, most)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        return read_rows(self._options, self._schema, partition.value)
+        part, route = partition.value
+        return read_rows(self._options, self._schema, part, route)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Everything below is done: told to the group that option `groupId` names."""
+        if self._options.group_id is None:
+            return
+        try:
+            self._connected().commit(self._options.group_id, from_json(end)[0])
+        except RinglogError as error:
+            # The checkpoint is what counts; the next commit says as much and more.
+            log.warning("the progress of group '%s' was not committed: %s", self._options.group_id, error)
 
     def stop(self) -> None:
         if self._cluster is not None:
@@ -53,3 +130,8 @@ class StreamReader(DataSourceStreamReader):
         if self._cluster is None:
             self._cluster = Cluster(self._options)
         return self._cluster
+
+    def _look(self) -> tuple[Cluster, Scene]:
+        cluster = self._connected()
+        self._scene = cluster.scene()
+        return cluster, self._scene

@@ -1,11 +1,16 @@
-"""What a task does: the batches of its range become the rows of its query."""
+"""What a task does: its range is read through the bridge, or from the brokers, and becomes rows of its query."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from ringlog.errors import RinglogError
+from spark_bridge.bridge_client import bridge_cluster, read_bridged
+from spark_bridge.bridge_wire import default_bridge
 from spark_bridge.direct import read_direct
+from spark_bridge.gaps import GapPolicy
 from spark_bridge.options import SourceOptions
 from spark_bridge.ranges import OffsetRange
 
@@ -13,15 +18,60 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
+log = logging.getLogger(__name__)
 
-def read_rows(options: SourceOptions, schema: StructType, part: OffsetRange) -> Iterator[pyarrow.RecordBatch]:
+
+class Route(NamedTuple):
+    """The way to the records, chosen by the driver and sent with each range."""
+
+    bridge: str | None
+    """Where a bridge of this cluster answers; None: read the brokers."""
+
+    @classmethod
+    def found(cls, options: SourceOptions) -> Route:
+        """Look for the bridge that the options name, or for one beside the node."""
+        if options.bridge == "off":
+            return cls(None)
+        address = default_bridge(options.bootstrap) if options.bridge == "auto" else options.bridge
+        if address is None:
+            return cls(None)
+        why = bridge_cluster(address, options.bootstrap)
+        if why is None:
+            return cls(address)
+        level = logging.INFO if options.bridge == "auto" else logging.WARNING
+        log.log(level, "no bridge at %s (%s): tasks read the brokers directly", address, why)
+        return cls(None)
+
+
+def read_rows(
+    options: SourceOptions, schema: StructType, part: OffsetRange, route: Route
+) -> Iterator[pyarrow.RecordBatch]:
     """The rows of a range, in order."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from spark_bridge.arrow_rows import RowMaker
+    from spark_bridge.arrow_rows import RowMaker, decoded_columns, within
 
-    maker = RowMaker(part.tp, to_arrow_schema(schema, timezone="UTC"))
-    for found in read_direct(options.bootstrap, part, fail_on_data_loss=options.fail_on_data_loss):
-        rows = maker.rows(found.data, part.start, part.end)
+    maker = RowMaker(part.tp, to_arrow_schema(schema, timezone="UTC"), options.value_format)
+    for made, start in _decoded(options, part, route, decoded_columns(options.columns)):
+        rows = within(made, start, part.end)
         if rows.num_rows:
-            yield rows
+            yield maker.rows(rows)
+
+
+def _decoded(
+    options: SourceOptions, part: OffsetRange, route: Route, columns: tuple[str, ...]
+) -> Iterator[tuple[pyarrow.RecordBatch, int]]:
+    """Decoded batches, and the offset from which on their records are new."""
+    from spark_bridge.arrow_rows import decoded
+
+    if route.bridge is not None:
+        try:
+            for made, behind in read_bridged(route.bridge, part, columns):
+                start, part = part.start, part._replace(start=behind)
+                yield made, start
+        except RinglogError as error:
+            log.warning("%s: the bridge does not serve it (%s): it is read from the brokers", part, error)
+    gaps = GapPolicy(options.fail_on_data_loss)
+    if part.offsets:
+        for found in read_direct(options.bootstrap, part, gaps):
+            yield decoded(found.data, columns), found.position

@@ -1,4 +1,4 @@
-"""The limits of the machine beside a comparison, and the bound that they set to a workload."""
+"""The limits of the machine, measured beside a comparison."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Mapping
 
 import numpy as np
 
-from perf.compare.model import Durability, Workload
 from perf.micro import ring
 from perf.micro.raw_disk import make_reserved, random_block, write_everywhere
 from perf.node.raw_zmq import send_frames
@@ -45,24 +43,6 @@ def measure(directory: str, total_bytes: int) -> dict[str, float]:
         directory, BATCH_BYTES, FILES, max(total_bytes // (4 * MIB), 2)
     )
     return found
-
-
-def bound_records_per_s(limits: Mapping[str, float], workload: Workload, operation: str) -> float:
-    """What no system can exceed here: the slowest of what every record must pass.
-
-    Reading back passes the wire alone, since what was just written is still in memory.
-
-    >>> limits = {"tcp_64k_gb_per_s": 2, "tcp_1m_gb_per_s": 3, "disk_direct_gb_per_s": 1, "durable_batch_gb_per_s": 0.5}
-    >>> flushed = Workload(1_000, 16, 1, Durability.D2)
-    >>> bound_records_per_s(limits, flushed, "produce"), bound_records_per_s(limits, flushed, "consume")
-    (500000.0, 3000000.0)
-    """
-    wire = max(limits["tcp_64k_gb_per_s"], limits["tcp_1m_gb_per_s"])
-    passed = [wire]
-    # What is written but not flushed ends in the page cache: the disk follows later.
-    if operation == "produce" and workload.durability is Durability.D2:
-        passed += [limits["disk_direct_gb_per_s"], limits["durable_batch_gb_per_s"]]
-    return min(passed) * 1e9 / workload.record_bytes
 
 
 def _memcpy(total_bytes: int) -> float:

@@ -48,6 +48,8 @@ class Throughput(msgspec.Struct, frozen=True):
     broker_cpu_s: float
     client_cpu_s: float
     broker_rss_bytes: int
+    delivered_share: float = 1.0
+    """Below 1 only where nobody acknowledges; the rate counts what arrived."""
 
     @property
     def key(self) -> str:

@@ -11,8 +11,9 @@ from perf.compare.model import Durability, Workload
 D0, D1, D2 = Durability.D0, Durability.D1, Durability.D2
 COMMON_PARTITIONS = 16
 LOADS = {"10pct": 0.1, "50pct": 0.5, "80pct": 0.8}
+"""Shares of a system's own saturation."""
 SAME_RATE_PER_S = 10_000
-"""A rate that every system can bear, for latencies at one rate."""
+"""The load `same-rate`: a rate that every system can bear."""
 
 
 class CompareScale(NamedTuple):
@@ -21,13 +22,17 @@ class CompareScale(NamedTuple):
     name: str
     rounds: int
     seconds: float
-    """About how long a producer works in one measurement."""
+    """About how long a producer works in one measurement; 0: it sends `records_first`, without trying first."""
     bytes_max: int
     """At most so much is produced in one measurement."""
     records_first: int
     """Sent to learn how fast a system is, and to warm it up."""
     latency_seconds: float
     sizes: tuple[int, ...]
+    durabilities: tuple[Durability, ...]
+    loads: tuple[str, ...]
+    python_apis: bool
+    """Also the clients that stand for what Python users get, record by record."""
     partitions: int
     limit_bytes: int
     scaling_partitions: tuple[int, ...]
@@ -45,6 +50,9 @@ FULL = CompareScale(
     records_first=100_000,
     latency_seconds=10.0,
     sizes=(100, 1_000, 16_384),
+    durabilities=(D0, D1, D2),
+    loads=("10pct", "50pct", "80pct", "same-rate"),
+    python_apis=True,
     partitions=COMMON_PARTITIONS,
     limit_bytes=512 << 20,
     scaling_partitions=(1, 16, 1_000, 10_000),
@@ -65,11 +73,14 @@ QUICK = FULL._replace(
 TINY = CompareScale(
     name="tiny",
     rounds=1,
-    seconds=0.1,
+    seconds=0.0,
     bytes_max=1 << 20,
     records_first=2_000,
     latency_seconds=0.2,
     sizes=(100,),
+    durabilities=(D2,),
+    loads=("10pct",),
+    python_apis=False,
     partitions=2,
     limit_bytes=4 << 20,
     scaling_partitions=(1, 4),
@@ -83,18 +94,18 @@ def throughput_workloads(scale: CompareScale) -> Iterator[Workload]:
     """Every size at every durability, one producer.
 
     >>> [workload.name for workload in throughput_workloads(TINY)]
-    ['100B.p2.x1.D0', '100B.p2.x1.D1', '100B.p2.x1.D2']
+    ['100B.p2.x1.D2']
     """
-    for durability in Durability:
+    for durability in scale.durabilities:
         for size in scale.sizes:
             yield Workload(size, scale.partitions, 1, durability)
 
 
 def latency_workloads(scale: CompareScale) -> Iterator[Workload]:
     """Sizes up to 1 KB where somebody acknowledges."""
-    for durability in (D1, D2):
+    for durability in scale.durabilities:
         for size in scale.sizes:
-            if size <= 1_000:
+            if size <= 1_000 and durability is not D0:
                 yield Workload(size, scale.partitions, 1, durability)
 
 
@@ -109,6 +120,20 @@ def scaling_workloads(scale: CompareScale) -> Iterator[Workload]:
     found += [Workload(size, scale.partitions, 1, D2) for size in scale.scaling_sizes]
     found += [Workload(first, scale.partitions, producers, D2) for producers in scale.scaling_producers]
     yield from dict.fromkeys(found)
+
+
+def rates_of(scale: CompareScale, saturation_per_s: float) -> dict[str, float]:
+    """The rates at which latency is measured, by the name of the load.
+
+    >>> rates_of(QUICK, 100_000)
+    {'10pct': 10000.0, '50pct': 50000.0, '80pct': 80000.0, 'same-rate': 10000}
+    >>> rates_of(QUICK, 10_000)
+    {'10pct': 1000.0, '50pct': 5000.0, '80pct': 8000.0}
+    """
+    rates = {load: LOADS[load] * saturation_per_s for load in scale.loads if load in LOADS}
+    if "same-rate" in scale.loads and saturation_per_s > 2 * SAME_RATE_PER_S:
+        rates["same-rate"] = SAME_RATE_PER_S
+    return rates
 
 
 def records_for(rate_per_s: float, record_bytes: int, scale: CompareScale) -> int:

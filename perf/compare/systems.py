@@ -55,6 +55,8 @@ class System(NamedTuple):
     """Can send at given times: latency is measured."""
     text_payload: bool = False
     """Sends one record of text again and again instead of the pool."""
+    warm_up: int = 1
+    """So many times the records: a client that compiles itself while it runs needs them to reach its speed."""
     python_api: bool = False
     """Measured for what Python users get; at D1 and D2 only."""
 
@@ -155,6 +157,7 @@ SYSTEMS = {
         kafka_clients.ConfluentConsumer,
         paced=False,
         text_payload=True,
+        warm_up=8,
     ),
     "kafka-confluent": System(
         kafka_clients.ConfluentProducer,

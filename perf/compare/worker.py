@@ -9,6 +9,7 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,12 +22,15 @@ from perf.compare.model import Durability
 from perf.compare.payload import Payload, checksum_of
 from perf.compare.systems import SYSTEMS
 
+PATIENCE_S = 90.0
+"""A job that takes longer is given up."""
+
 
 class Job(msgspec.Struct, frozen=True):
     """What a worker is to do."""
 
     kind: str
-    """`produce`, `consume`, `look`, `send` or `receive`."""
+    """`produce`, `consume`, `look`, `count`, `send` or `receive`."""
     system: str
     address: str
     topic: str
@@ -56,7 +60,7 @@ class WorkerFailed(Exception):
 def perform(job: Job) -> Outcome:
     """Connect, wait, work."""
     system = SYSTEMS[job.system]
-    place = Place(job.address, job.topic, job.partitions, job.durability)
+    place = Place(job.address, job.topic, job.partitions, job.durability, paced=job.kind == "send")
     payload = Payload(job.record_bytes)
     if job.kind in ("produce", "send"):
         producer = system.producer(place)
@@ -71,10 +75,12 @@ def perform(job: Job) -> Outcome:
             outcome = Outcome(job.records, seconds, cpu_s() - before_s)
         producer.close()
         return outcome
-    consumer = (system.looker if job.kind == "look" else system.consumer)(place)
+    consumer = (system.looker if job.kind in ("look", "count") else system.consumer)(place)
     _ready()
     before_s = cpu_s()
-    if job.kind == "receive":
+    if job.kind == "count":
+        outcome = Outcome(open_loop.count(consumer, job.records), 0.0, 0.0)
+    elif job.kind == "receive":
         began = time.perf_counter()
         waits_ms = open_loop.receive(consumer, job.records)
         taken_s = time.perf_counter() - began
@@ -123,14 +129,17 @@ def workers(jobs: Sequence[Job]) -> Iterator[list[subprocess.Popen[bytes]]]:
                 raise WorkerFailed(_last_words(process, job))
         yield started
     finally:
+        _kill_all(started)
         for process in started:
-            process.kill()
             process.communicate()
 
 
 def run_jobs(jobs: Sequence[Job]) -> list[Outcome]:
     """Do jobs at the same time, each in its process."""
     with workers(jobs) as started:
+        late = threading.Timer(PATIENCE_S, _kill_all, [started])
+        late.daemon = True
+        late.start()
         for process in started:
             _tell(process, b"go")
         outcomes = []
@@ -139,7 +148,13 @@ def run_jobs(jobs: Sequence[Job]) -> list[Outcome]:
             if not line.startswith(b"{"):
                 raise WorkerFailed(_last_words(process, job))
             outcomes.append(msgspec.json.decode(line, type=Outcome))
+        late.cancel()
         return outcomes
+
+
+def _kill_all(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        process.kill()
 
 
 def _tell(process: subprocess.Popen[bytes], line: bytes) -> None:
@@ -156,7 +171,7 @@ def _hear(process: subprocess.Popen[bytes]) -> bytes:
 def _last_words(process: subprocess.Popen[bytes], job: Job) -> str:
     assert process.stderr is not None
     said = process.stderr.read().decode(errors="replace").strip().splitlines()
-    return f"{job.system} {job.kind}: {said[-1] if said else 'ended without a word'}"
+    return f"{job.system} {job.kind}: {said[-1] if said else f'gave no answer within {PATIENCE_S:.0f} s'}"
 
 
 def main() -> None:

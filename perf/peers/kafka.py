@@ -40,7 +40,8 @@ class KafkaBroker(NamedTuple):
         """Forget a topic; Kafka removes its files a minute later."""
         from confluent_kafka.admin import AdminClient
 
-        for gone in AdminClient({"bootstrap.servers": self.bootstrap}).delete_topics([name]).values():
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        for gone in admin.delete_topics([name], operation_timeout=60).values():
             gone.result(60)
 
     def tool(self, main: str, *arguments: str) -> str:

@@ -14,6 +14,7 @@ from ringlog.client.deleting import delete_records
 from ringlog.client.group_admin import GroupAdmin, GroupInfo, PlannedReset
 from ringlog.client.metadata import topic_error
 from ringlog.client.settings import AdminSettings, settings_of
+from ringlog.client.splitting import SplitPoints, split_points
 from ringlog.errors import InvalidRequest, RinglogError, TopicExists, UnknownTopic
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
@@ -169,6 +170,27 @@ class Admin:
         starts = {TopicPartition(topic, partition): offset for partition, offset in offsets.items()}
         begun = delete_records(self._connection, starts, timeout_s)
         return {tp.partition: start for tp, start in begun.items()}
+
+    def split_points(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        every_bytes: int,
+        timeout: float | None = None,
+    ) -> SplitPoints:
+        """Offsets in [start, end) at which batches begin, about so many bytes of the log apart: where readers that work
+        in parallel may share a range. `admin.split_points("readings", 0, 0, 1_000_000, every_bytes=1 << 20)`"""
+        return split_points(
+            self._connection,
+            TopicPartition(topic, partition),
+            start,
+            end,
+            every_bytes,
+            self._patience_s(timeout),
+        )
 
     # -- groups ------------------------------------------------------------------------------------------------
 

@@ -39,6 +39,8 @@ from ringlog.records.partitioner import partition_for
 Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
 
 _LOOK_AT_TOPICS_S = 1.0
+_LOOK_AGAIN_S = 0.05
+"""Between two looks while records wait for a topic whose metadata proved wrong."""
 _CLOSED = "the producer was closed; make a new one"
 
 
@@ -70,7 +72,9 @@ class Producer:
         self._sender = Sender(self._settings, self._accumulator, lambda: random.uniform(0.8, 1.2))
         self._asked_producer = False
         self._ask_producer_at_s = 0.0
-        self._look_at_s = 0.0
+        self._looked_s = -_LOOK_AT_TOPICS_S
+        self._misplaced: set[str] = set()
+        """Topics whose metadata proved wrong, and no others have come yet."""
         if self._finalizer is not None:
             self._finalizer.detach()
         self._finalizer = weakref.finalize(self, _abandon, self._connection, self._sender, self._topics)
@@ -293,14 +297,16 @@ class Producer:
             self._send(send, now_s)
         if self._sender.needs_producer and not self._asked_producer and now_s >= self._ask_producer_at_s:
             self._ask_producer()
-        if now_s >= self._look_at_s and self._topics:
-            self._look_at_s = now_s + _LOOK_AT_TOPICS_S
+        is_lost = bool(self._sender.stale or self._misplaced)
+        look_at_s = self._looked_s + (_LOOK_AGAIN_S if is_lost else _LOOK_AT_TOPICS_S)
+        if now_s >= look_at_s and self._topics:
+            self._looked_s, look_at_s = now_s, now_s + _LOOK_AGAIN_S
             self._look_at_topics()
         times = [self._sender.next_time_s()]
         if self._sender.needs_producer and not self._asked_producer:
             times.append(self._ask_producer_at_s)
-        if self._sender.stale:
-            times.append(self._look_at_s)
+        if self._sender.stale or self._misplaced:
+            times.append(look_at_s)
         return min((time_s for time_s in times if time_s is not None), default=None)
 
     def _send(self, send: Send, now_s: float) -> None:
@@ -363,10 +369,17 @@ class Producer:
 
     def _look_at_topics(self) -> None:
         while self._sender.stale:
-            self._connection.forget(self._sender.stale.pop())
+            name = self._sender.stale.pop()
+            self._connection.forget(name)
+            self._misplaced.add(name)
         for name, queues in list(self._topics.items()):
             known = self._connection.topic_now(name)
-            if known is not None and known is not queues.metadata:
+            if known is queues.metadata:
+                continue
+            self._misplaced.discard(
+                name
+            )  # what came, if only that the topic is gone, is looked at again in its turn
+            if known is not None:
                 with self._lock:
                     queues.update(known)
 

@@ -56,7 +56,8 @@ class Raft:
         """Everything up to here is committed. Not kept on disk: the leader will say it again."""
         self.flushed_index = self.log.last_index
         """Everything up to here is on this disk."""
-        self._applied_index = restored.snapshot.last_index
+        self.applied_index = restored.snapshot.last_index
+        """Everything up to here was given out to be applied."""
         self._leadership: Leadership | None = None
         self._granted: dict[int, Voter] = {}
         """Who granted the vote, or pre-vote, that is being asked for."""
@@ -113,11 +114,12 @@ class Raft:
 
     def compact(self, index: int, data: bytes) -> None:
         """Let `data` stand for all entries up to an index that was applied."""
-        check(index <= self._applied_index, "only what was applied can be compacted")
+        check(index <= self.applied_index, "only what was applied can be compacted")
         epoch = self.log.epoch_at(index)
         if epoch is None or index <= self.log.snapshot.last_index:
             return
         self.log.compact(Snapshot(index, epoch, self.voters.as_of(index), data))
+        self.voters.compacted(index)
         self._unsaved_snapshot = True
 
     def receive(self, message: Message, now_ms: float) -> None:
@@ -158,7 +160,7 @@ class Raft:
         upto = min(self.commit_index, self.flushed_index)
         unsaved = self._unsaved_entries()
         news = self.outbox or unsaved or self._unsaved_state or self._unsaved_snapshot
-        if not news and upto <= self._applied_index:
+        if not news and upto <= self.applied_index:
             return None
         self._saves += 1
         self._saving = Save(
@@ -186,10 +188,10 @@ class Raft:
             self._leadership.advance_commit()
         released = self._released
         upto = min(self.commit_index, self.flushed_index)
-        if self._restored is None and upto > self._applied_index:
-            entries = self.log.slice(self._applied_index + 1)
-            released.committed.extend(entries[: upto - self._applied_index])
-            self._applied_index = upto
+        if self._restored is None and upto > self.applied_index:
+            entries = self.log.slice(self.applied_index + 1)
+            released.committed.extend(entries[: upto - self.applied_index])
+            self.applied_index = upto
         return released
 
     def _unsaved_entries(self) -> tuple[Entry, ...]:
@@ -368,7 +370,7 @@ class Raft:
             else:
                 self.log.restart(snapshot)
                 self.voters = VoterHistory(snapshot.voters, snapshot.last_index)
-                self.commit_index = self._applied_index = self.flushed_index = snapshot.last_index
+                self.commit_index = self.applied_index = self.flushed_index = snapshot.last_index
                 self._unsaved_snapshot = True
                 self._restored = snapshot
         self._accept(request.sender, self.commit_index)
@@ -381,4 +383,3 @@ class Raft:
         if index > self.commit_index:
             check(index <= self.log.last_index, "nothing is committed that is not there")
             self.commit_index = index
-            self.voters.committed(index)

@@ -15,7 +15,7 @@ VoterSet = tuple[Voter, ...]
 
 
 class VoterHistory:
-    """The voters as of each change that can still be taken back."""
+    """The voters as of the snapshot, and as of each change since."""
 
     def __init__(self, voters: VoterSet, index: int) -> None:
         check(len(voters) > 0, "a quorum has at least one voter")
@@ -43,15 +43,15 @@ class VoterHistory:
             check(len(self._changes) > 1, "what is committed is never cut")
             self._changes.pop()
 
-    def committed(self, commit_index: int) -> None:
-        """What lies before the last committed change is history."""
-        while len(self._changes) > 1 and self._changes[1][0] <= commit_index:
+    def compacted(self, index: int) -> None:
+        """A snapshot stands for the log up to this index: what lies before the last change in it is history."""
+        while len(self._changes) > 1 and self._changes[1][0] <= index:
             del self._changes[0]
 
     def as_of(self, index: int) -> VoterSet:
-        """The voters of the log up to an index that is committed."""
+        """The voters of the log up to an index that no snapshot stands for."""
         found = [voters for changed_at, voters in self._changes if changed_at <= index]
-        check(bool(found), "nobody asks for voters older than what is committed")
+        check(bool(found), "nobody asks for voters older than the snapshot")
         return found[-1]
 
     def sets(self, commit_index: int) -> Sequence[VoterSet]:

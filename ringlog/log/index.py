@@ -67,6 +67,22 @@ class OffsetIndex:
         """The indexed batch starts in a byte range: where a large range may be split."""
         return list(self._positions[bisect_left(self._positions, start) : bisect_left(self._positions, stop)])
 
+    def first_at(self, position: int) -> tuple[int, int] | None:
+        """The last offset and the first byte of the first indexed batch that begins at or after a byte.
+
+        >>> index = OffsetIndex(base_offset=100)
+        >>> index.add(last_offset=109, position=0)
+        >>> index.add(last_offset=119, position=5000)
+        >>> index.first_at(1), index.first_at(5001)
+        ((119, 5000), None)
+        """
+        at = bisect_left(self._positions, position)
+        return (
+            None
+            if at == len(self._positions)
+            else (self.base_offset + self._offsets[at], self._positions[at])
+        )
+
     def cut(self, position: int) -> None:
         """Forget the batches that begin at or after a byte."""
         keep = bisect_left(self._positions, position)

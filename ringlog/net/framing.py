@@ -38,6 +38,7 @@ class Api(IntEnum):
     GROUP_RESET = 15
     GROUP_DELETE = 16
     DELETE_RECORDS = 20
+    SPLIT_POINTS = 25
 
 
 GROUP_APIS = frozenset(
@@ -58,6 +59,7 @@ SHARD_APIS = GROUP_APIS | {
     Api.LIST_OFFSETS,
     Api.DESCRIBE_PARTITIONS,
     Api.DELETE_RECORDS,
+    Api.SPLIT_POINTS,
 }
 """Answered by the shard that serves the partition in the header."""
 CONTROLLER_APIS = frozenset(

@@ -255,6 +255,36 @@ class DeleteRecordsReply(_Body, frozen=True):
     deleted: list[DeletedRecords]
 
 
+class SplitQuery(_Body, frozen=True):
+    """A range of one partition, and about how many bytes of the log shall lie between two points."""
+
+    partition: PartitionId
+    start: Int64
+    end: Int64
+    step_bytes: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+
+
+class SplitPointsRequest(_Body, frozen=True):
+    """For partitions of one lane."""
+
+    queries: Annotated[list[SplitQuery], _PER_PARTITION]
+
+
+class FoundSplit(_Body, frozen=True):
+    """Offsets inside of the range at which batches begin; their distance may be larger than what was asked for."""
+
+    partition: int
+    error: int
+    step_bytes: int
+    offsets: list[int]
+
+
+class SplitPointsReply(_Body, frozen=True):
+    """In the order of the queries."""
+
+    found: list[FoundSplit]
+
+
 # -- metadata and its changes --------------------------------------------------------------------------------
 
 

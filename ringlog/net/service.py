@@ -112,6 +112,8 @@ class NetService:
         self._overflow_bytes: dict[int, int] = {}
         self._releases: dict[int, list[int]] = {}
         self._creating: dict[int, _TopicsToCreate] = {}
+        self._announced: dict[int, str] = {}
+        """Topics that the controller says are there, and of which no delta has told yet, by those numbers."""
         self._next_internal = 1
         self._now_us = 0
 
@@ -292,6 +294,11 @@ class NetService:
             error = decode_body(body, ErrorReply)
             if error.code != "TOPIC_EXISTS":
                 creation.failures[name] = error
+            elif name not in self.image.topics:
+                # Another client's request makes it, and we have not heard of it: the next delta will tell.
+                creation.waiting[number] = self._announced[number] = name
+                self._creating[number] = creation
+                return
         if not creation.waiting:
             self._reply_created(creation)
 
@@ -320,6 +327,9 @@ class NetService:
             delta = decode_delta(bytes(frame[HEADER_BYTES:]))
             self.image.apply(delta)
             self.has_image = self.has_image or not delta.more
+            for number in [number for number, name in self._announced.items() if name in self.image.topics]:
+                del self._announced[number]
+                self._created(number, 0, memoryview(b""))
             return
         partition = int.from_bytes(frame[4:8], "little")
         correlation = int.from_bytes(frame[8:16], "little")
@@ -380,6 +390,7 @@ class NetService:
             self._answer_error(peer, api_key, correlation, error)
         if process == self._controller:
             self._creating.clear()
+            self._announced.clear()
 
     def clients_died(self, sessions: list[int]) -> None:
         """Processes of clients have died: tell the shards, which may know them as members of groups."""

@@ -91,9 +91,10 @@ class DataDirLock:
 class NamesLock:
     """Held by one process of a node at a time, while directories of partitions get or lose an owner.
 
-    >>> lock = NamesLock(getfixture("tmp_path"))
-    >>> with lock():
-    ...     pass
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as data_dir, NamesLock(data_dir)():
+    ...     os.listdir(data_dir) == [NAMES_LOCK_NAME]
+    True
     """
 
     def __init__(self, data_dir: str | os.PathLike[str]) -> None:

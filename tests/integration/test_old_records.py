@@ -14,6 +14,7 @@ import ringlog
 from ringlog.errors import InvalidRecord, InvalidRequest, OffsetOutOfRange
 from ringlog.model import TopicPartition
 from tests.support.node import NodeProcess, wait_for
+from tests.support.patience import stretched
 
 WITHIN_S = 30.0
 
@@ -163,6 +164,21 @@ def test_a_node_with_defaults_that_cannot_be_does_not_start(tmp_path):
         timeout=60,
     )
     assert ended.returncode != 0 and b"topic_defaults: retention.ms='soon'" in ended.stdout + ended.stderr
+
+
+def test_a_producer_finds_a_topic_that_was_deleted_and_made_anew(node):
+    with ringlog.Admin(node.bootstrap) as admin, ringlog.Producer(node.bootstrap) as producer:
+        took_s = []
+        for _ in range(3):
+            admin.create_topic("anew", 1)
+            producer.produce("anew", b"old", partition=0).result(10)
+            admin.delete_topic("anew")
+            admin.create_topic("anew", 1)
+            began = time.monotonic()
+            assert producer.produce("anew", b"new", partition=0).result(10).offset == 0
+            took_s.append(time.monotonic() - began)
+            admin.delete_topic("anew")
+    assert min(took_s) < stretched(1.0), took_s
 
 
 def run_cli(*arguments: str) -> str:

@@ -173,9 +173,10 @@ def test_a_partition_is_described(client, partition):
 
 def test_metadata_says_where_everything_is(client, node):
     client.ask(wire.CREATE_TOPIC, ["wide", 4])
-    cluster, node_id, version, endpoints, host, frame_max, topics = client.ask(
+    cluster, node_id, version, endpoints, host, frame_max, topics, defaults = client.ask(
         wire.METADATA, [["wide", "no-such"]]
     )
+    assert defaults == {}
     assert cluster and node_id == 1 and version > 0 and frame_max == bound("FRAME_BYTES_MAX")
     assert endpoints == node.info.endpoints
     assert host.count(":") == 2

@@ -127,25 +127,6 @@ class CommitsWithoutMajority(QuorumNode):
     core = _CommitsAlone
 
 
-class _CommitsOldEpochs(Leadership):
-    def advance_commit(self) -> None:
-        raft = self._raft
-        flushed = [raft.flushed_index, *(peer.match_index for peer in self.peers.values())]
-        index = sorted(flushed, reverse=True)[len(flushed) // 2]
-        if index > raft.commit_index:
-            raft.commit_to(index)
-
-
-class _CountsOldEpochs(Raft):
-    leadership = _CommitsOldEpochs
-
-
-class CommitsOldEpochs(QuorumNode):
-    """Entries of an earlier epoch are committed by counting who has them (figure 8 of the Raft paper)."""
-
-    core = _CountsOldEpochs
-
-
 MUTANTS: tuple[type[QuorumNode], ...] = (
     ForgetsVote,
     ForgetsEpoch,
@@ -156,13 +137,10 @@ MUTANTS: tuple[type[QuorumNode], ...] = (
     SkipsLogMatching,
     VotesForAnyone,
     CommitsWithoutMajority,
-    CommitsOldEpochs,
 )
 
 RESTARTS = ("restart", "rough", "isolate", "restart", "rough", "power")
-STORMS: dict[type[QuorumNode], tuple[str, ...]] = dict.fromkeys(
-    (ForgetsVote, SendsBeforeFlush, CommitsOldEpochs), RESTARTS
-)
+STORMS: dict[type[QuorumNode], tuple[str, ...]] = dict.fromkeys((ForgetsVote, SendsBeforeFlush), RESTARTS)
 """Mutants that show only when one fault comes right after another, and in which storms they do."""
 
 SEEN_AT: dict[type[QuorumNode], int] = {
@@ -175,7 +153,6 @@ SEEN_AT: dict[type[QuorumNode], int] = {
     SkipsLogMatching: 23,
     VotesForAnyone: 0,
     CommitsWithoutMajority: 3,
-    CommitsOldEpochs: 79,
 }
 """The first seed that caught each of them when it was looked for: tried first, so that a test takes seconds. A
 change to the core or the simulator moves it; then all seeds are tried."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from tests.sim.counter import counter
+from tests.sim.metadata import metadata
 from tests.sim.quorum import quorum, quorum_brisk
 from tests.sim.replay import Scenario
 from tests.sim.replicas import replicas
 
 SCENARIOS: dict[str, Scenario] = {
     "counter": counter,
+    "metadata": metadata,
     "quorum": quorum,
     "quorum_brisk": quorum_brisk,
     "replicas": replicas,

@@ -186,7 +186,7 @@ class Storm:
             if model.start == start == log.log_start_offset and first is not None:
                 assert found is not None and found.offset == first
 
-        self.store.find_time(name, wanted, done=done, failed=self._failed)
+        self.store.search(name, lambda reader: reader.find_time(wanted), done=done, failed=self._failed)
 
     def _failed(self, error: RinglogError | OSError) -> None:
         self.unanswered -= 1

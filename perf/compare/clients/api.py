@@ -25,6 +25,8 @@ class Place(NamedTuple):
     topic: str
     partitions: int
     durability: Durability
+    paced: bool = False
+    """Records are sent when they are due: a client that waits for more to come is told not to."""
 
 
 class Timed(NamedTuple):

@@ -26,9 +26,9 @@ from perf.peers.settings import (
     values_of,
 )
 
-PATIENCE_S = 120
+PATIENCE_S = 60
 FETCH_RECORDS = 10_000
-WARM_UP_SHARE = 0.3
+WARM_UP_SHARE = 0.6
 _STEADY = re.compile(r"(\d+) steady state records sent, ([\d.]+) records/sec")
 
 
@@ -107,15 +107,18 @@ class ConfluentProducer(ProducerClient):
         from confluent_kafka import Producer
 
         acks = "0" if place.durability is Durability.D0 else "all"
-        settings = {"bootstrap.servers": place.address, "acks": acks, **values_of(CONFLUENT_PRODUCER)}
-        settings["on_delivery"] = self._delivered  # type: ignore[assignment]
-        self._settings: dict[str, Any] = settings
-        self._make = Producer
-        self._producer = Producer(self._settings)
+        settings: dict[str, Any] = {
+            "bootstrap.servers": place.address,
+            "acks": acks,
+            "on_delivery": self._delivered,
+        }
+        settings |= values_of(CONFLUENT_PRODUCER)
+        if place.paced:
+            settings |= values_of(CONFLUENT_PRODUCER_LATENCY)
+        self._producer = Producer(settings)
         self._producer.list_topics(place.topic, timeout=30)
         self._topic = place.topic
         self._errors: list[Any] = []
-        self._hurried = False
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -138,10 +141,6 @@ class ConfluentProducer(ProducerClient):
         return Timed(records, time.perf_counter() - began)
 
     def send(self, values: npt.NDArray[np.uint8]) -> None:
-        if not self._hurried:
-            self._producer = self._make({**self._settings, **values_of(CONFLUENT_PRODUCER_LATENCY)})
-            self._producer.list_topics(self._topic, timeout=30)
-            self._hurried = True
         for row in values:
             self._producer.produce(self._topic, row.tobytes())
         self._producer.poll(0)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from perf.compare.clients.api import ConsumerClient, Look, Place, ProducerClient, Timed
-from perf.compare.clients.pipeline import RECEIVE_BYTES, Pipeline, connect
+from perf.compare.clients.pipeline import PATIENCE_S, RECEIVE_BYTES, Pipeline, connect
 from perf.compare.model import Durability
 from perf.compare.payload import Payload
 from perf.peers.settings import REDIS_PIPELINE_BYTES
@@ -143,16 +143,17 @@ class RedisConsumer(ConsumerClient):
         return answer
 
     def consume(self, records: int, look: Look | None) -> Timed:
-        unread, read, count = set(self._after), 0, 1_000
-        began = time.perf_counter()
+        read, count = 0, 1_000
+        began = fed = time.perf_counter()
         while read < records:
-            keys = sorted(unread)
-            ranges = (command("XRANGE", key, b"(" + self._after[key], "+", "COUNT", count) for key in keys)
+            ranges = (
+                command("XRANGE", key, b"(" + after, "+", "COUNT", count)
+                for key, after in self._after.items()
+            )
             self._connection.sendall(b"".join(ranges))
-            for key in keys:
-                entries = self._answer()
+            found = [self._answer() for _ in self._after]
+            for key, entries in zip(list(self._after), found, strict=True):
                 if not entries:
-                    unread.discard(key)
                     continue
                 self._after[key] = entries[-1][0]
                 values = [fields[1] for _, fields in entries]
@@ -160,8 +161,12 @@ class RedisConsumer(ConsumerClient):
                 read += len(values)
                 if look is not None:
                     look(values)
-            if not unread and read < records:
-                raise ValueError(f"redis has {read} of {records} records")
+            if any(found):
+                fed = time.perf_counter()
+            elif time.perf_counter() - fed > PATIENCE_S:
+                raise TimeoutError(f"redis has {read} of {records} records")
+            else:
+                time.sleep(0.001)
         return Timed(read, time.perf_counter() - began)
 
     def receive(self, timeout_s: float) -> Sequence[Any]:

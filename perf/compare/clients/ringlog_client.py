@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow  # noqa: F401 - poll_arrow would import it with the clock running
 
 from perf.compare.clients.api import STAMP_BYTES, ConsumerClient, Look, Place, ProducerClient, Timed
 from perf.compare.model import Durability
@@ -17,7 +18,7 @@ from ringlog.client.futures import ManyFuture
 from ringlog.client.producer import Producer
 
 CHUNKS_AHEAD = 12
-PATIENCE_S = 120
+PATIENCE_S = 30
 FETCH_RECORDS = 50_000
 
 

@@ -118,6 +118,20 @@ def test_a_leader_commits_what_a_majority_has_flushed():
     assert [entry.data for entry in released.committed] == [b"", b"x"]
 
 
+def test_entries_of_an_earlier_epoch_are_not_committed_by_counting():
+    raft = voter(entries=(Entry(1, 1, "data", b"old"),), hard_state=HardState(1))
+    raft.tick(1000)
+    raft.receive(VoteReply(2, VOTERS[1], True, pre=True), 1000)
+    raft.receive(VoteReply(2, VOTERS[1], True, pre=False), 1000)
+    settle(raft)
+    for member in VOTERS[1:]:
+        raft.receive(AppendReply(2, member, True, 1), 1001)
+    settle(raft)
+    assert raft.commit_index == 0, "another leader, of epoch 1 or 2 elsewhere, may still replace it"
+    raft.receive(AppendReply(2, VOTERS[1], True, 2), 1002)
+    assert [entry.index for entry in settle(raft).committed] == [1, 2]
+
+
 def test_a_leader_does_not_count_the_answer_of_another_disk():
     raft = leader()
     index = raft.propose(b"x")
@@ -219,6 +233,23 @@ def test_a_snapshot_stands_for_what_it_replaces():
     assert save is not None and save.snapshot is not None and save.snapshot.data == b"state"
     released = behind.saved(save)
     assert released.restored is not None and behind.commit_index == last
+
+
+def test_a_snapshot_names_the_voters_of_its_own_index():
+    raft = leader()
+    data_at = raft.propose(b"x")
+    settle(raft)
+    raft.receive(AppendReply(1, Voter(2, "new disk"), True, data_at), 1001)
+    raft.receive(AppendReply(1, VOTERS[2], True, data_at), 1001)
+    raft.tick(1025)
+    settle(raft)
+    for member in (Voter(2, "new disk"), VOTERS[2]):
+        raft.receive(AppendReply(1, member, True, raft.log.last_index), 1030)
+    settle(raft)
+    assert raft.commit_index == raft.log.last_index == data_at + 1
+    raft.compact(data_at, b"state")
+    assert raft.log.snapshot.voters == VOTERS
+    assert Voter(2, "new disk") in raft.voters.latest
 
 
 def test_a_beat_for_another_disk_commits_nothing():

@@ -217,7 +217,12 @@ def test_a_read_under_way_is_answered_before_its_log_is_left():
 def test_a_time_is_found_in_the_background_and_exactly_one_of_the_two_is_told(world):
     found, failures = [], []
     for wanted in (990, 1_991):
-        world.store.find_time(world.partition, wanted, done=found.append, failed=failures.append)
+        world.store.search(
+            world.partition,
+            lambda reader, wanted=wanted: reader.find_time(wanted),
+            done=found.append,
+            failed=failures.append,
+        )
     while len(found) + len(failures) < 2:
         world.run()
     assert (sorted(found, key=str), failures) == ([None, TimedOffset(297, 990)], [])
@@ -227,7 +232,9 @@ def test_no_file_is_closed_under_a_search_for_a_time(world):
     found = []
     world.evict_all()
     world.fake.hold_all("read", ".log")
-    world.store.find_time(world.partition, 990, done=found.append, failed=found.append)
+    world.store.search(
+        world.partition, lambda reader: reader.find_time(990), done=found.append, failed=found.append
+    )
     world.run()
     with pytest.raises(AssertionError, match="all calls in flight are held"):
         world.close()  # waits for the read; the fake disk would not let its file be closed either

@@ -172,7 +172,7 @@ def test_every_request_for_a_partition_that_is_not_open_gets_a_typed_error():
     store, name = world.store, world.partition
     store.remove(name)
     store.read(name, 0, 1, done=failures.append, failed=failures.append)
-    store.find_time(name, 0, done=failures.append, failed=failures.append)
+    store.search(name, lambda reader: reader.find_time(0), done=failures.append, failed=failures.append)
     assert [type(failure) for failure in failures] == [PartitionFenced] * 2
     for request in (
         lambda: store.read_tail(name, 0, 1),

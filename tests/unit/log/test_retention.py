@@ -184,7 +184,9 @@ def test_a_search_by_time_goes_on_while_segments_are_deleted_before_it():
     world.append(b"young")
     found = []
     world.fake.hold_all("read")
-    world.store.find_time(world.partition, 0, done=found.append, failed=found.append)
+    world.store.search(
+        world.partition, lambda reader: reader.find_time(0), done=found.append, failed=found.append
+    )
     for _ in range(30):
         world.run()
     world.fake.release_all()

@@ -111,6 +111,9 @@ def test_the_produce_reply_of_the_document_is_that_of_the_code():
         ("Looking at groups and changing them (13 to 16)", 5, group_messages.GroupDeleteRequest),
         ("Delete records (20)", 0, messages.DeleteRecordsRequest),
         ("Delete records (20)", 1, messages.DeleteRecordsReply),
+        ("Split points (25)", 0, messages.SplitPointsRequest),
+        ("Split points (25)", 1, messages.SplitPointsReply),
+        ("Split points (25)", 2, messages.FoundSplit),
         ("Errors", 0, messages.ErrorReply),
     ],
 )
@@ -133,6 +136,7 @@ def test_the_fields_of_a_control_body_stand_in_the_order_of_the_code(heading, ta
         ("Metadata (3)", 2, "partitions", messages.PartitionMetadata),
         ("Delete records (20)", 0, "partitions", messages.PartitionStart),
         ("Delete records (20)", 1, "deleted", messages.DeletedRecords),
+        ("Split points (25)", 0, "queries", messages.SplitQuery),
     ],
 )
 def test_the_structures_inside_a_body_have_the_fields_of_the_code(heading, table, column, kind):

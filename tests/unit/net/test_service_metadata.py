@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ringlog.controller.records import Partition, Topic
-from ringlog.errors import Overloaded, RinglogError
+from ringlog.errors import Overloaded, RinglogError, TopicExists
 from ringlog.net.framing import Acks, Api, Flag
 from ringlog.net.messages import (
     CreateTopicRequest,
@@ -58,6 +58,20 @@ def test_a_missing_topic_is_created_for_whoever_asks_so(world):
         ("t", "", 2),
         ("new", "", 1),
     ]
+    assert world.service.peers.pending_count == 0
+
+
+def test_who_asks_for_a_topic_that_another_is_having_made_waits_for_it_too(world):
+    world.ask(Api.METADATA, MetadataRequest(["new"], create=True))
+    ((header, _),) = world.requests(CONTROLLER)
+    exists = encode_body(error_reply(TopicExists("topic 'new' is there already")))
+    world.answer(CONTROLLER, 0, header.correlation, exists, api=Api.CREATE_TOPIC, flags=Flag.ERROR)
+    world.pass_replies(CONTROLLER)
+    assert world.take_sent() == [], "it is on its way, and not unknown"
+    world.delta(Topic(11, "new", {}), Partition(11, 11, 0, 0), version=6)
+    world.pass_replies(CONTROLLER)
+    (topic,) = metadata(*world.take_sent()).topics
+    assert (topic.name, topic.error, len(topic.partitions)) == ("new", "", 1)
     assert world.service.peers.pending_count == 0
 
 

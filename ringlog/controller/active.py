@@ -1,0 +1,95 @@
+"""The controller while it leads the quorum: judges requests by what is on its way, and fences who falls silent. Pure.
+
+Two images: what is committed, which everybody keeps, and what is *planned*, which also has the records that are
+appended and not committed yet. Requests are judged by the plan, so two of them in a row never decide on the same state.
+When leadership ends, the plan is thrown away with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ringlog.controller import brokers, commands, isr, leaders
+from ringlog.controller.commands import Outcome
+from ringlog.controller.image import MetadataImage
+from ringlog.controller.records import MetadataRecord
+from ringlog.errors import UnsupportedVersion
+from ringlog.net.cluster_messages import AlterIsrRequest, BrokerHeartbeatRequest, RegisterBrokerRequest
+from ringlog.net.messages import (
+    AddPartitionsRequest,
+    AlterTopicRequest,
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    InitProducerRequest,
+)
+
+Request = (
+    RegisterBrokerRequest
+    | BrokerHeartbeatRequest
+    | AlterIsrRequest
+    | CreateTopicRequest
+    | DeleteTopicRequest
+    | AlterTopicRequest
+    | AddPartitionsRequest
+    | InitProducerRequest
+)
+
+
+class ActiveController:
+    """One term of office."""
+
+    def __init__(
+        self,
+        committed: MetadataImage,
+        appended: Iterable[MetadataRecord],
+        *,
+        session_ms: float,
+        now_ms: float,
+        default_partitions: int = 4,
+    ) -> None:
+        self.planned = MetadataImage()
+        for record in [*committed.records(), *appended]:
+            self.planned.replay(record)
+        self._default_partitions = default_partitions
+        self._producer_ids = commands.ProducerIdSource()
+        self._liveness = brokers.Liveness(session_ms)
+        self._liveness.take_office(now_ms)
+
+    def judge(self, request: Request, *, committed_version: int, now_ms: float) -> Outcome:
+        """Records and a reply. The caller appends the records and gives them to `appended`; the reply goes out when
+        they are committed."""
+        image = self.planned
+        match request:
+            case RegisterBrokerRequest():
+                self._liveness.heard(request.node_id, now_ms)
+                return brokers.register(image, request)
+            case BrokerHeartbeatRequest():
+                outcome = brokers.heartbeat(image, request, committed_version=committed_version)
+                self._liveness.heard(request.node_id, now_ms)
+                return outcome
+            case AlterIsrRequest():
+                return isr.alter_isr(image, request)
+            case CreateTopicRequest():
+                return commands.create_topic(
+                    image, request, shards=1, default_partitions=self._default_partitions, clustered=True
+                )
+            case DeleteTopicRequest():
+                return commands.delete_topic(image, request)
+            case AlterTopicRequest():
+                return commands.alter_topic(image, request)
+            case AddPartitionsRequest():
+                return commands.add_partitions(image, request, shards=1)
+            case InitProducerRequest():
+                return self._producer_ids.init_producer(image)
+        raise UnsupportedVersion(f"{type(request).__name__} is no request to the controller")
+
+    def due(self, now_ms: float) -> list[MetadataRecord]:
+        """Records that nobody asked for: one node that fell silent is fenced, or leadership goes home."""
+        for node_id in self._liveness.silent(self.planned, now_ms):
+            return brokers.fence(self.planned, node_id)
+        return leaders.preferred(self.planned)
+
+    def appended(self, records: Iterable[MetadataRecord]) -> None:
+        """These are in the log now, and will be committed unless leadership ends."""
+        for record in records:
+            self.planned.replay(record)

@@ -1,0 +1,110 @@
+"""The bridge's readers of the log: one consumer each, kept where it is read on, closed when nobody needs it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from ringlog.client.consumer import Consumer
+from ringlog.errors import RequestTimeout
+from spark_bridge.arrow_rows import decoded
+from spark_bridge.bridge_cache import Piece
+from spark_bridge.bridge_desk import Place
+from spark_bridge.direct import FETCH_BYTES
+
+READERS_MAX = 64
+"""Consumers at a time; each fetches ahead by a few megabytes."""
+IDLE_S = 30.0
+_FETCH_S = 5.0
+"""What a range asks for is in the log already: it comes at once, or something is wrong."""
+
+
+class LogReader:
+    """One consumer. Used by one thread at a time."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._consumer = Consumer(
+            bootstrap=bootstrap, auto_offset_reset="error", max_partition_fetch_bytes=FETCH_BYTES
+        )
+        self.at: Place | None = None
+        """Where it would read on."""
+        self.client = b""
+        """For whom it read last; empty when that one has left."""
+        self.busy = False
+        self.used_s = time.monotonic()
+
+    def fetch(self, place: Place) -> Piece:
+        """The records from a place on, decoded; as many as came in one go."""
+        (tp, columns), offset = place
+        if self.at is None or self.at.wanted.tp != tp or self.at.offset != offset:
+            self._consumer.assign([(*tp, offset)])
+        self.at = None
+        found = self._consumer.poll_batches(timeout_ms=_FETCH_S * 1000)
+        if found is None:
+            raise RequestTimeout(f"{tp}: nothing came from offset {offset} on within {_FETCH_S:.0f} s")
+        batch = decoded(found.data, columns)
+        self.at = Place(place.wanted, found.next_offset)
+        return Piece(offset, found.next_offset, batch.nbytes, batch)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class Readers:
+    """All of them, and the threads that they work on."""
+
+    def __init__(self, bootstrap: str, threads: int) -> None:
+        self._bootstrap = bootstrap
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bridge-read")
+        self._readers: list[LogReader] = []
+
+    def __len__(self) -> int:
+        return len(self._readers)
+
+    def fetch(self, place: Place, client: bytes, done: Callable[[Place, Future[Piece]], None]) -> None:
+        """Fetch in the background; `done` is called on a reader's thread."""
+        reader = self._choose(place)
+        reader.busy, reader.client = True, client
+
+        def work() -> Piece:
+            try:
+                return reader.fetch(place)
+            finally:
+                reader.used_s, reader.busy = time.monotonic(), False
+
+        self._pool.submit(work).add_done_callback(lambda future: done(place, future))
+
+    def _choose(self, place: Place) -> LogReader:
+        """The one that would read on there; else a new one, or the one that was idle for longest."""
+        idle = [reader for reader in self._readers if not reader.busy]
+        for reader in idle:
+            at = reader.at
+            if at is not None and at.wanted.tp == place.wanted.tp and at.offset == place.offset:
+                return reader
+        if len(self._readers) < READERS_MAX or not idle:
+            reader = LogReader(self._bootstrap)
+            self._readers.append(reader)
+            return reader
+        return min(idle, key=lambda reader: reader.used_s)
+
+    def release(self, client: bytes) -> None:
+        """A client is gone: what was read ahead for it is let go of, as soon as it is not being used."""
+        for reader in self._readers:
+            if reader.client == client:
+                reader.client = b""
+
+    def expire(self, now_s: float) -> None:
+        """Close those that nobody needs, or used for long."""
+        idle = [reader for reader in self._readers if not reader.busy]
+        self._close([one for one in idle if not one.client or now_s - one.used_s > IDLE_S])
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        for reader in self._readers:
+            reader.close()
+
+    def _close(self, some: list[LogReader]) -> None:
+        for reader in some:
+            self._readers.remove(reader)
+            self._pool.submit(reader.close)

@@ -1,0 +1,79 @@
+"""The bridge's socket: the router of a network process, with one place to wait for it and for finished work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import zmq
+
+from ringlog.limits import CONNECTIONS_MAX
+from ringlog.net.router import RouterSocket
+
+_RECEIVE_MAX = 256
+"""Messages taken before finished work gets its turn."""
+
+
+class BridgeSocket:
+    """Used by one thread, but for `wake`."""
+
+    def __init__(self, endpoints: list[str]) -> None:
+        self._router = RouterSocket(endpoints, connections_max=CONNECTIONS_MAX)
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poller = zmq.Poller()
+        for source in (self._router.socket, self._router.monitor, self._wake_fd):
+            self._poller.register(source, zmq.POLLIN)
+        self._known: set[bytes] = set()
+
+    @property
+    def endpoints(self) -> list[str]:
+        """Where it listens, with the ports that the system chose."""
+        return self._router.endpoints
+
+    def wait(self, timeout_ms: int) -> None:
+        """Return when there is something to do, or the time is over."""
+        self._poller.poll(timeout_ms)
+        try:
+            os.eventfd_read(self._wake_fd)
+        except BlockingIOError:
+            return
+
+    def wake(self) -> None:
+        """Let `wait` return; from any thread."""
+        os.eventfd_write(self._wake_fd, 1)
+
+    def receive(self) -> Iterator[tuple[bytes, memoryview]]:
+        """The messages that came: who sent each, and its frame."""
+        socket = self._router.socket
+        for _ in range(_RECEIVE_MAX):
+            try:
+                client, *parts = socket.recv_multipart(zmq.NOBLOCK, copy=False)
+            except zmq.Again:
+                return
+            name = bytes(client.buffer)
+            if name not in self._known:
+                self._known.add(name)
+                self._router.connections.met(_descriptor(parts[0]), name)
+            self._router.connections.took(name, sum(len(part) for part in parts))
+            yield name, memoryview(parts[0].buffer)
+
+    def send(self, client: bytes, frame: bytes) -> bool:
+        """False when the client is gone."""
+        return self._router.send(client, frame)
+
+    def left(self) -> list[bytes]:
+        """The clients whose connections ended."""
+        gone = [client for client, _ in self._router.follow_connections(None)]
+        self._known.difference_update(gone)
+        return gone
+
+    def close(self) -> None:
+        self._router.close()
+        os.close(self._wake_fd)
+
+
+def _descriptor(frame: zmq.Frame) -> int:
+    try:
+        return int(frame.get(zmq.SRCFD))
+    except zmq.ZMQError:
+        return -1

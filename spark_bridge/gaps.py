@@ -1,0 +1,83 @@
+"""Offsets that a query cannot read any more: found by comparing what it had with what there is, and told of. Pure."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ringlog.errors import DataLoss
+from ringlog.model import TopicPartition
+from spark_bridge.options import Offsets
+from spark_bridge.ranges import OffsetRange
+
+log = logging.getLogger(__name__)
+
+
+class Gap(NamedTuple):
+    """What is missing, and why."""
+
+    part: OffsetRange
+    why: str
+
+
+class GapPolicy:
+    """Raises DataLoss for a gap, or counts it and says it in the log."""
+
+    def __init__(self, fail_on_data_loss: bool) -> None:
+        self._fail = fail_on_data_loss
+        self.lost: Counter[TopicPartition] = Counter()
+        """Offsets that were skipped, by partition."""
+
+    def meet(self, gap: Gap) -> None:
+        part, why = gap
+        if self._fail:
+            raise DataLoss(
+                f"{part.offsets} offsets of {part} cannot be read: {why}. Let retention keep more, or go on without "
+                "them with option failOnDataLoss=false"
+            )
+        self.lost[part.tp] += part.offsets
+        log.warning("%d offsets of %s are skipped, since failOnDataLoss=false: %s", part.offsets, part, why)
+
+    def trimmed(self, ranges: Iterable[OffsetRange], earliest: Offsets) -> list[OffsetRange]:
+        """What can be read of ranges; the rest is met."""
+        kept: list[OffsetRange] = []
+        for part in ranges:
+            gap = below_start(part, earliest.get(part.tp, 0))
+            if gap is not None:
+                self.meet(gap)
+                part = part._replace(start=gap.part.end)
+            if part.offsets:
+                kept.append(part)
+        return kept
+
+
+def below_start(part: OffsetRange, log_start_offset: int) -> Gap | None:
+    """What retention has taken from the front of a range."""
+    end = min(log_start_offset, part.end)
+    if end <= part.start:
+        return None
+    gone = OffsetRange(part.topic, part.partition, part.start, end)
+    return Gap(gone, f"the log begins at {log_start_offset} by now")
+
+
+def vanished(
+    had: Offsets, had_ids: dict[str, int], latest: Offsets, topic_ids: dict[str, int]
+) -> dict[TopicPartition, Gap]:
+    """Partitions whose log is not the one that the query has read, or ends before what it has read."""
+    found: dict[TopicPartition, Gap] = {}
+    for tp, at in had.items():
+        if tp not in latest:
+            found[tp] = Gap(
+                OffsetRange(*tp, at, at), "the partition is gone, with all that was not read of it"
+            )
+        elif had_ids.get(tp.topic) != topic_ids[tp.topic]:
+            part = OffsetRange(*tp, 0, min(at, latest[tp]))
+            found[tp] = Gap(
+                part, "the topic was deleted and made anew; its records are not those that were read"
+            )
+        elif latest[tp] < at:
+            part = OffsetRange(*tp, latest[tp], at)
+            found[tp] = Gap(part, f"the log ends at {latest[tp]}, before what was read of it")
+    return found

@@ -1,0 +1,82 @@
+"""Divides offsets: how much a micro-batch takes from each partition, and how ranges become tasks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from ringlog.limits import MIB
+from spark_bridge.options import Offsets
+from spark_bridge.ranges import OffsetRange
+
+TASK_BYTES = 64 * MIB
+"""A range with more bytes in the log is read by several tasks."""
+
+
+class SplitPoints(NamedTuple):
+    """Offsets in a range at which batches begin, about `step_bytes` of the log apart."""
+
+    offsets: list[int]
+    step_bytes: int
+
+
+NO_POINTS = SplitPoints([], 0)
+
+
+def limited(start: Offsets, latest: Offsets, offsets_max: int | None) -> Offsets:
+    """How far a micro-batch goes: to the latest, or so many offsets further in all, each partition by its share.
+
+    >>> from ringlog.model import TopicPartition
+    >>> a, b = TopicPartition("t", 0), TopicPartition("t", 1)
+    >>> end = limited({a: 0, b: 0}, {a: 90, b: 10}, 50)
+    >>> end[a], end[b]
+    (45, 5)
+    """
+    sizes = {tp: max(0, at - start.get(tp, at)) for tp, at in latest.items()}
+    total = sum(sizes.values())
+    if offsets_max is None or total <= offsets_max:
+        return {tp: max(at, start.get(tp, at)) for tp, at in latest.items()}
+    shares = {tp: size * offsets_max // total for tp, size in sizes.items()}
+    # What rounding left over goes to those who lost most by it, so that the sum is what was asked for and a slow
+    # partition is not passed over for ever.
+    by_loss = sorted(sizes, key=lambda tp: (-(sizes[tp] * offsets_max % total), tp))
+    for tp in by_loss[: offsets_max - sum(shares.values())]:
+        shares[tp] += 1
+    return {tp: start.get(tp, at) + shares[tp] for tp, at in latest.items()}
+
+
+def tasks_of(
+    ranges: Sequence[OffsetRange],
+    points: Mapping[OffsetRange, SplitPoints],
+    partitions_min: int | None,
+    task_bytes: int = TASK_BYTES,
+) -> list[OffsetRange]:
+    """The ranges, with large ones divided, and all of them so that there are at least `partitions_min` tasks."""
+    total = sum(part.offsets for part in ranges)
+    tasks: list[OffsetRange] = []
+    for part in ranges:
+        found = points.get(part, NO_POINTS)
+        pieces = -(-(len(found.offsets) + 1) * found.step_bytes // task_bytes) if found.offsets else 1
+        if partitions_min is not None and partitions_min > len(ranges):
+            pieces = max(pieces, -(-part.offsets * partitions_min // total))
+        tasks += divided(part, found.offsets, pieces)
+    return tasks
+
+
+def divided(part: OffsetRange, points: Sequence[int], pieces: int) -> list[OffsetRange]:
+    """A range in so many pieces, cut where batches begin; anywhere, when too few such places are known.
+
+    >>> [(p.start, p.end) for p in divided(OffsetRange("t", 0, 0, 100), [10, 40, 60, 90], 2)]
+    [(0, 40), (40, 100)]
+    >>> [(p.start, p.end) for p in divided(OffsetRange("t", 0, 0, 100), [], 3)]
+    [(0, 33), (33, 66), (66, 100)]
+    """
+    pieces = min(pieces, part.offsets)
+    inside = [at for at in points if part.start < at < part.end]
+    if len(inside) >= pieces - 1:
+        cuts = [inside[i * (len(inside) + 1) // pieces - 1] for i in range(1, pieces)]
+    else:
+        cuts = [part.start + i * part.offsets // pieces for i in range(1, pieces)]
+    edges = [part.start, *cuts, part.end]
+    return [OffsetRange(part.topic, part.partition, *edge) for edge in pairwise(edges)]

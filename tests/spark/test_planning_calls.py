@@ -1,0 +1,166 @@
+"""The stream reader against a real node, called as Spark calls it, without Spark: plans are exact and repeat."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+
+import ringlog
+from ringlog.errors import DataLoss
+from spark_bridge.options import source_options
+from spark_bridge.stream_reader import StreamReader
+
+SCHEMA = StructType([StructField("partition", IntegerType()), StructField("offset", LongType())])
+
+
+@pytest.fixture
+def reader_of(ringlog_node):
+    made = []
+
+    def make(**options):
+        given = {"bootstrap": ringlog_node.bootstrap, "columns": "partition,offset", "bridge": "off"}
+        given |= {"subscribe": "orders", "startingOffsets": "earliest", **options}
+        made.append(StreamReader(source_options(given, streaming=True), SCHEMA))
+        return made[-1]
+
+    yield make
+    for reader in made:
+        reader.stop()
+
+
+def fill(node, count, partition=0):
+    with ringlog.Producer(bootstrap=node.bootstrap) as producer:
+        producer.produce_many("orders", [b"%d" % n for n in range(count)], partition=partition).result(30)
+
+
+def create(node, partitions=2):
+    with ringlog.Admin(bootstrap=node.bootstrap) as admin:
+        admin.create_topic("orders", partitions)
+
+
+def batch(reader, start, limit=None):
+    """One micro-batch: where it ends, and its rows."""
+    end = json.loads(json.dumps(reader.latestOffset(start, limit or ReadAllAvailable())))
+    rows = []
+    for part in reader.partitions(start, end):
+        for found in reader.read(part):
+            rows += zip(
+                found.column("partition").to_pylist(), found.column("offset").to_pylist(), strict=True
+            )
+    return end, sorted(rows)
+
+
+def test_batches_follow_each_other_without_gap_or_repeat(ringlog_node, reader_of):
+    create(ringlog_node)
+    fill(ringlog_node, 90)
+    fill(ringlog_node, 10, partition=1)
+    reader = reader_of(maxOffsetsPerTrigger="40")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(40)
+    at, seen = reader.initialOffset(), []
+    for _ in range(3):
+        at, rows = batch(reader, at, ReadMaxRows(40))
+        seen += rows
+        assert len(rows) <= 40
+    assert sorted(seen) == [(0, n) for n in range(90)] + [(1, n) for n in range(10)]
+    assert batch(reader, at) == (at, [])
+    assert reader.reportLatestOffset()["orders"]["0"] == 90
+
+
+def test_the_same_offsets_are_the_same_rows_on_any_reader(ringlog_node, reader_of):
+    create(ringlog_node)
+    fill(ringlog_node, 50)
+    first = reader_of()
+    start = first.initialOffset()
+    end, rows = batch(first, start)
+    fill(ringlog_node, 50)
+    again = reader_of()
+    found = [
+        row for part in again.partitions(start, end) for one in again.read(part) for row in one.to_pylist()
+    ]
+    assert sorted((row["partition"], row["offset"]) for row in found) == rows
+
+
+def test_available_now_ends_where_the_log_ended(ringlog_node, reader_of):
+    create(ringlog_node)
+    fill(ringlog_node, 30)
+    reader = reader_of()
+    reader.prepareForTriggerAvailableNow()
+    start = reader.initialOffset()
+    fill(ringlog_node, 30)
+    end, rows = batch(reader, start)
+    assert len(rows) == 30
+    assert batch(reader, end) == (end, [])
+
+
+def test_a_new_partition_is_read_from_its_beginning(ringlog_node, reader_of):
+    create(ringlog_node, 1)
+    fill(ringlog_node, 5)
+    reader = reader_of()
+    at, _ = batch(reader, reader.initialOffset())
+    with ringlog.Admin(bootstrap=ringlog_node.bootstrap) as admin:
+        admin.add_partitions("orders", 2)
+    fill(ringlog_node, 7, partition=1)
+    at, rows = batch(reader, at)
+    assert rows == []
+    at, rows = batch(reader, at)
+    assert rows == [(1, n) for n in range(7)]
+
+
+def test_what_retention_took_is_an_error_or_a_count(ringlog_node, reader_of):
+    create(ringlog_node, 1)
+    fill(ringlog_node, 100)
+    start = reader_of().initialOffset()
+    with ringlog.Admin(bootstrap=ringlog_node.bootstrap) as admin:
+        admin.delete_records("orders", {0: 60})
+    with pytest.raises(DataLoss, match=r"60 offsets of orders-0 \[0, 60\)"):
+        batch(reader_of(), start)
+    reader = reader_of(failOnDataLoss="false")
+    _, rows = batch(reader, start)
+    assert rows == [(0, n) for n in range(60, 100)]
+    assert reader.reportLatestOffset()["lostOffsets"] == {"orders-0": 60}
+
+
+def test_a_topic_that_was_made_anew_is_read_from_its_beginning_or_not_at_all(ringlog_node, reader_of):
+    create(ringlog_node, 1)
+    fill(ringlog_node, 20)
+    at, _ = batch(reader_of(), reader_of().initialOffset())
+    with ringlog.Admin(bootstrap=ringlog_node.bootstrap) as admin:
+        admin.delete_topic("orders")
+    create(ringlog_node, 1)
+    fill(ringlog_node, 60)
+    with pytest.raises(DataLoss, match="made anew"):
+        batch(reader_of(), at)
+    reader = reader_of(failOnDataLoss="false")
+    at, rows = batch(reader, at)
+    assert rows == []
+    assert batch(reader, at)[1] == [(0, n) for n in range(60)]
+
+
+def test_progress_is_committed_to_the_group(ringlog_node, reader_of):
+    create(ringlog_node, 2)
+    fill(ringlog_node, 20)
+    reader = reader_of(groupId="dashboard")
+    end, _ = batch(reader, reader.initialOffset())
+    reader.commit(end)
+    fill(ringlog_node, 5)
+    with ringlog.Admin(bootstrap=ringlog_node.bootstrap) as admin:
+        group = admin.describe_group("dashboard")
+    assert {row.partition: row.committed for row in group.partitions} == {0: 20, 1: 0}
+    assert group.lag == 5
+
+
+def test_a_large_range_is_shared_by_tasks_at_batch_boundaries(ringlog_node, reader_of):
+    create(ringlog_node, 1)
+    for _ in range(20):
+        fill(ringlog_node, 500)
+    reader = reader_of(minPartitions="4")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    parts = [part.value[0] for part in reader.partitions(start, end)]
+    assert len(parts) == 4
+    assert parts[0].start == 0
+    assert parts[-1].end == 10_000
+    assert [one.end for one in parts[:-1]] == [one.start for one in parts[1:]]

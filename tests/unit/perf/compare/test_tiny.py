@@ -1,0 +1,39 @@
+"""A whole comparison on tiny amounts: real brokers, verified delivery, the JSON that programs read."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+from click.testing import CliRunner
+
+from perf.compare.command import compare
+
+
+def test_a_tiny_comparison_measures_ringlog_and_whoever_is_here(tmp_path):
+    handler = signal.getsignal(signal.SIGTERM)
+    out, data = tmp_path / "out" / "compare.json", tmp_path / "data"
+    arguments = ["--tiny", "--peers", "redis", "--no-fetch", "--device", str(data), "--json", str(out)]
+    arguments += ["--history", str(tmp_path / "history.ndjson"), "--report", str(tmp_path / "report")]
+    ended = CliRunner().invoke(compare, arguments)
+    assert ended.exit_code == 0, ended.output
+    found = json.loads(out.read_text())
+    for kind in ("results", "limits", "ratios"):
+        assert all(isinstance(value, float) for value in found[kind].values())
+    results = found["results"]
+    assert results["produce.ringlog.100B.p2.x1.D2.records_per_s"] > 0
+    assert results["consume.ringlog.100B.p2.x1.D2.cpu_s_per_gb"] > 0
+    assert results["latency.ringlog.100B.p2.x1.D2.10pct.p50_ms"] > 0
+    assert found["limits"]["durable_batch_gb_per_s"] > 0
+    redis = "produce.redis.100B.p2.x1.D2.records_per_s" in results
+    assert redis == ("produce.100B.p2.x1.ringlog-D2/redis-D2" in found["ratios"])
+    assert redis or "make peers" in found["skipped"]["redis"]
+    assert (tmp_path / "report" / "index.html").read_text().startswith("<!doctype html>")
+    assert list(data.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) is handler
+
+
+def test_a_peer_that_does_not_exist_is_named(tmp_path):
+    ended = CliRunner().invoke(compare, ["--tiny", "--peers", "pulsar", "--device", str(tmp_path)])
+    assert ended.exit_code == 2
+    assert "there is no peer 'pulsar'" in ended.output

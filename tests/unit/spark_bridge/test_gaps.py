@@ -1,0 +1,63 @@
+"""What a query cannot read any more is told exactly: which offsets, and why."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from ringlog.errors import DataLoss
+from ringlog.model import TopicPartition
+from spark_bridge.gaps import GapPolicy, below_start, vanished
+from spark_bridge.offsets import from_json, to_json
+from spark_bridge.ranges import OffsetRange
+
+A, B = TopicPartition("a", 0), TopicPartition("b", 1)
+PART = OffsetRange("a", 0, 10, 50)
+
+
+def test_retention_takes_the_front_of_a_range():
+    gap = below_start(PART, 30)
+    assert gap is not None
+    assert gap.part == OffsetRange("a", 0, 10, 30)
+    assert below_start(PART, 10) is None
+    everything = below_start(PART, 90)
+    assert everything is not None
+    assert everything.part == PART
+
+
+def test_a_gap_is_an_error_that_names_the_range():
+    gap = below_start(PART, 30)
+    assert gap is not None
+    with pytest.raises(DataLoss, match=r"20 offsets of a-0 \[10, 30\) cannot be read: the log begins at 30"):
+        GapPolicy(fail_on_data_loss=True).meet(gap)
+
+
+def test_a_gap_that_is_accepted_is_counted_and_logged(caplog):
+    gap = below_start(PART, 30)
+    assert gap is not None
+    policy = GapPolicy(fail_on_data_loss=False)
+    with caplog.at_level(logging.WARNING):
+        policy.meet(gap)
+        policy.meet(gap)
+    assert policy.lost == {A: 40}
+    assert "20 offsets of a-0 [10, 30) are skipped" in caplog.text
+
+
+def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one():
+    found = vanished({A: 50}, {"a": 1}, {A: 80}, {"a": 2})
+    assert found[A].part == OffsetRange("a", 0, 0, 50)
+    assert "made anew" in found[A].why
+    assert vanished({A: 50}, {"a": 1}, {A: 80}, {"a": 1}) == {}
+
+
+def test_a_log_that_ends_early_and_a_partition_that_is_gone_are_gaps():
+    found = vanished({A: 50, B: 7}, {"a": 1, "b": 2}, {A: 20}, {"a": 1})
+    assert found[A].part == OffsetRange("a", 0, 20, 50)
+    assert "gone" in found[B].why
+
+
+def test_offsets_come_back_from_the_checkpoint_as_they_went():
+    offsets, ids = {A: 5, B: 2**62, TopicPartition("b", 0): 0}, {"a": 4, "b": 9}
+    assert from_json(to_json(offsets, ids)) == (offsets, ids)
+    assert list(to_json(offsets, ids)["b"]) == ["id", "0", "1"]
