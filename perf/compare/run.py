@@ -69,6 +69,7 @@ class Comparison:
     def run(self, parts: Sequence[str], rounds: int) -> None:
         """Measure so many rounds of the parts, and the limits of the machine once in each."""
         scale = self._scale
+        self._samples.skipped.clear()  # what an earlier run could not have may be here by now
         workloads = {"throughput": throughput_workloads, "scaling": scaling_workloads}
         first = self._samples.next_round
         for number in range(first, first + rounds):

@@ -74,15 +74,7 @@ def redis_binary(*, fetch: bool = True) -> str:
     binary = os.path.join(directory, "usr", "bin", "redis-check-rdb")  # redis-server is a link to it
     if not os.path.exists(binary):
         _may_fetch("redis", fetch)
-        packages = [
-            "redis-tools",
-            "libjemalloc2",
-            "liblzf1",
-            "libatomic1",
-            "liblua5.1-0",
-            "lua-cjson",
-            "lua-bitop",
-        ]
+        packages = ["redis-tools", "libjemalloc2", "liblzf1", "libatomic1"]
         unpack_debian("redis", packages, directory)
     link = os.path.join(directory, "redis-server")
     if not os.path.islink(link):

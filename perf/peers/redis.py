@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,8 +30,8 @@ def redis(directory: str, durability: str, *, fetch: bool = True) -> Iterator[Re
     path = os.path.join(directory, "redis.conf")
     with open(path, "w", encoding="utf-8") as file:
         file.write(server_config(directory, port, durability))
-    unpacked = os.path.join(os.path.dirname(binary), "usr", "lib", "x86_64-linux-gnu")
-    environment = {"LD_LIBRARY_PATH": unpacked} if os.path.isdir(unpacked) else {}
+    unpacked = glob.glob(os.path.join(os.path.dirname(binary), "usr", "lib", "*-linux-gnu"))
+    environment = {"LD_LIBRARY_PATH": unpacked[0]} if unpacked else {}
     with server("redis", [binary, path], directory, port, environment) as pid:
         yield RedisServer(f"127.0.0.1:{port}", pid)
 

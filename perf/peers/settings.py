@@ -44,7 +44,7 @@ KAFKA_JVM = (
 )
 KAFKA_BROKER = (
     Setting("process.roles", "broker,controller", "one node, KRaft"),
-    Setting("num.network.threads", "3", "Kafka's default; more do not help on few cores"),
+    Setting("num.network.threads", "3", "Kafka's default, more than the cores it is given here"),
     Setting("num.io.threads", "8", "Kafka's default; flushes of several partitions overlap"),
     Setting("socket.send.buffer.bytes", "1048576", "ten times the default: large fetches in one go"),
     Setting("socket.receive.buffer.bytes", "1048576", "the same for large produce requests"),
@@ -79,7 +79,7 @@ KAFKA_CONSUMER = (
     Setting("enable.auto.commit", "false", "no commits: ringlog's consumer makes none here either"),
 )
 CONFLUENT_PRODUCER = (
-    Setting("linger.ms", "5", "librdkafka's default: best throughput of 0, 1, 5, 10"),
+    Setting("linger.ms", "5", "librdkafka's default: fills batches"),
     Setting("batch.size", "1048576", "as the Java producer"),
     Setting(
         "batch.num.messages", "100000", "the default of 10,000 cuts batches of 100 B short of batch.size"
@@ -119,7 +119,7 @@ NATS_STREAM = (
     Setting("allow_direct", "true", "reads need no round through the leader"),
 )
 NATS_ACKS_AHEAD = 4_000
-"""Publishes that wait for an ack on one connection: past a few thousand the server's queue only grows."""
+"""Publishes that wait for an ack on one connection: the server always has some to work on."""
 
 REDIS_SERVER = (
     Setting("save", "", "no snapshots beside the append-only file: they would double the writes"),
@@ -128,7 +128,7 @@ REDIS_SERVER = (
     Setting("no-appendfsync-on-rewrite", "no", "durability is never given up for a while"),
     Setting("stream-node-max-entries", "1000", "fewer nodes per entry than the default of 100"),
     Setting("stream-node-max-bytes", "65536", "as above, for larger records"),
-    Setting("io-threads", "1", "the best of 1 and 2 on two cores"),
+    Setting("io-threads", "1", "the default; Redis advises threads from four cores on"),
     Setting("client-output-buffer-limit", "normal 0 0 0", "a reader that lags is not cut off"),
 )
 REDIS_FSYNC = {
@@ -137,9 +137,4 @@ REDIS_FSYNC = {
     "D2": Setting("appendfsync", "always", "answered after the flush, one for all clients of a loop"),
 }
 REDIS_PIPELINE_BYTES = 256 * 1024
-"""Commands sent before their answers are read; larger ones gain nothing."""
-
-RABBITMQ_SERVER = (
-    Setting("vm_memory_high_watermark.relative", "0.6", "publishers are not held up by the memory alarm"),
-    Setting("disk_free_limit.absolute", "1GB", "nor by the disk alarm"),
-)
+"""Commands that go out in one write, before their answers are read."""

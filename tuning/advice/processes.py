@@ -54,7 +54,7 @@ def _nets(cores: int, measured: Measured, policy: Policy) -> Setting:
         "nets",
         wanted,
         f"one moves about {one / 1e9:.1f} GB/s, and the disk takes {disk / 1e9:.1f}: "
-        f"point clients at {wanted} following ports, some at each",
+        "clients spread over them",
     )
 
 
@@ -150,7 +150,9 @@ def _spin(cores: int, shards: int, nets: int, measured: Measured, policy: Policy
             )
     if measured.hop_sleeping_us is None:
         return Setting("spin_us", 0, "what a wake-up costs was not measured")
-    wake_us = measured.hop_sleeping_us - (measured.hop_spinning_us or 0.0)
+    # A hop to one that spins and takes longer was disturbed: it says nothing.
+    awake_us = measured.hop_spinning_us or 0.0
+    wake_us = measured.hop_sleeping_us - (awake_us if awake_us < measured.hop_sleeping_us else 0.0)
     spin = min(SPIN_US_BALANCED_MAX, math.ceil(wake_us))
     if spin < SPIN_US_MIN:
         return Setting("spin_us", 0, f"a wake-up costs only {max(wake_us, 0):.0f} µs")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -32,29 +33,42 @@ def measure_memcpy(seconds: float) -> float:
             return best
 
 
-def measure_hop(partner: Partner, seconds: float, *, sleeping: bool) -> float:
-    """Microseconds one way through a ring, to a process that sleeps or spins: half the median round trip."""
+def measure_hop(partner: Partner, cores: Sequence[int], seconds: float, *, sleeping: bool) -> float:
+    """Microseconds one way through a ring, to a process that sleeps or spins: half the median round trip. Each side has
+    a core of its own, if there are two: who spins on one core with the other only waits for his time to end."""
     until = time.perf_counter() + seconds
     trips: list[float] = []
-    while not trips or time.perf_counter() < until:
-        partner.ask(do="echo", count=HOPS, sleeping=sleeping)
-        for _ in range(HOPS):
-            if sleeping:
-                time.sleep(0.0005)  # until it is asleep for certain: what is wanted is what its waking costs
-            began = time.perf_counter()
-            partner.writer.write(b"ping")
-            take(partner.reader, sleeping=sleeping)
-            trips.append(time.perf_counter() - began)
+    with _on_core(cores[0]):
+        while not trips or time.perf_counter() < until:
+            partner.ask(do="echo", count=HOPS, sleeping=sleeping, core=cores[-1])
+            for _ in range(HOPS):
+                if sleeping:
+                    time.sleep(
+                        0.0005
+                    )  # until it is asleep for certain: what is wanted is what its waking costs
+                began = time.perf_counter()
+                partner.writer.write(b"ping")
+                take(partner.reader, sleeping=sleeping)
+                trips.append(time.perf_counter() - began)
     return percentile(trips, 0.5) / 2 * 1e6
+
+
+@contextmanager
+def _on_core(core: int) -> Iterator[None]:
+    """Stay on a core for a while."""
+    everywhere = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, everywhere)
 
 
 def measure_core_pairs(partner: Partner, pairs: Sequence[tuple[int, int]], seconds: float) -> list[CorePair]:
     """The round trip of a byte between cores: the best of several batches, as anything else disturbs."""
-    everywhere = os.sched_getaffinity(0)
     found = []
-    try:
-        for first, second in pairs:
-            os.sched_setaffinity(0, {first})
+    for first, second in pairs:
+        with _on_core(first):
             until = time.perf_counter() + seconds / len(pairs)
             best = float("inf")
             while best == float("inf") or time.perf_counter() < until:
@@ -62,9 +76,7 @@ def measure_core_pairs(partner: Partner, pairs: Sequence[tuple[int, int]], secon
                 began = time.perf_counter()
                 ask_bytes(partner.flags, BYTES_BATCH)
                 best = min(best, (time.perf_counter() - began) / BYTES_BATCH)
-            found.append(CorePair(first=first, second=second, round_trip_us=best * 1e6))
-    finally:
-        os.sched_setaffinity(0, everywhere)
+        found.append(CorePair(first=first, second=second, round_trip_us=best * 1e6))
     return found
 
 

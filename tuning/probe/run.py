@@ -89,6 +89,7 @@ def probe(
                 *_process_steps(partner, [core.number for core in system.cores], results),
                 *_wire_steps(partner, shape or Shape(), sockets, results),
             ]
+            partner.ask(do="rest")  # it is there, and no longer takes a core for its start
             took_s = run_steps(steps, budget_s, on_progress)
     finally:
         disk.shutdown()
@@ -152,13 +153,14 @@ def _process_steps(partner: Partner, cores: list[int], results: _Results) -> lis
     def pairs(seconds: float) -> None:
         results.pairs += measure_core_pairs(partner, pairs_to_measure(cores, PAIRS_MAX), seconds)
 
+    ends = cores[:2] or sorted(os.sched_getaffinity(0))[:2]
     steps = [
         number("memcpy", measure_memcpy),
-        number("sleeping", lambda seconds: measure_hop(partner, seconds, sleeping=True)),
+        number("sleeping", lambda seconds: measure_hop(partner, ends, seconds, sleeping=True)),
     ]
     if len(cores) > 1:
         # Two that spin on one core only wait for each other's time slice to end.
-        steps.append(number("spinning", lambda seconds: measure_hop(partner, seconds, sleeping=False)))
+        steps.append(number("spinning", lambda seconds: measure_hop(partner, ends, seconds, sleeping=False)))
         steps.append(Step("core to core", 1.0, pairs))
     return steps
 

@@ -21,7 +21,7 @@ td, th { text-align: left; padding: .3rem .8rem .3rem 0; vertical-align: top;
   border-bottom: 1px solid var(--rule); } th { color: var(--faint); font-weight: 500; }
 td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; }
 tr.mark td { background: var(--mark); } code { font: 13px ui-monospace, monospace; }
-.plots { display: flex; flex-wrap: wrap; gap: 1.2rem 2rem; } .plots > div { max-width: 100%; }
+.plots { display: flex; flex-wrap: wrap; gap: 1.2rem 2rem; } .plots > div { max-width: min(100%, 560px); }
 svg { max-width: 100%; height: auto; } svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
 svg .title { font-weight: 600; font-size: 13px; } svg .tick { fill: var(--faint); font-size: 11px; }
 svg .grid { stroke: var(--rule); } svg .line { fill: none; stroke-width: 2; }

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from tuning.report.axis import Axis
 
 WIDTH, HEIGHT = 560, 320
-_LEFT, _RIGHT, _TOP, _BOTTOM = 66, 16, 40, 44
-_BAR_PX, _GAP_PX, _LABEL_PX = 18, 8, 210
+_LEFT, _RIGHT, _TOP, _BOTTOM = 66, 16, 52, 44
+_BAR_PX, _GAP_PX, _LABEL_PX, _VALUE_PX = 18, 8, 210, 120
 COLOURS = 8
 """Series have the classes c0 to c7, and begin again."""
 
@@ -65,18 +65,19 @@ def line_chart(
             told = escape(f"{line.name}: {x_text(x)}, {y_text(y)}")
             parts.append(f'<circle cx="{at_x:.1f}" cy="{at_y:.1f}" r="3"><title>{told}</title></circle>')
         parts.append("</g>")
-    parts += [_text("tick", 8, _TOP - 8, y_title), "</svg>"]
+    parts += [_text("tick", 8, _TOP - 14, y_title), "</svg>"]
     return "\n".join(parts) + legend([line.name for line in series])
 
 
 def bar_chart(title: str, bars: Sequence[Bar]) -> str:
     """Bars from the left, with their labels before and their values behind them."""
-    height = _TOP + len(bars) * (_BAR_PX + _GAP_PX) + 8
+    top = _TOP - 16
+    height = top + len(bars) * (_BAR_PX + _GAP_PX) + 8
     longest = max((bar.value for bar in bars), default=1.0) or 1.0
-    room = WIDTH - _LABEL_PX - 90
+    room = WIDTH - _LABEL_PX - _VALUE_PX
     parts = [_head(title, WIDTH, height)]
     for number, bar in enumerate(bars):
-        y = _TOP + number * (_BAR_PX + _GAP_PX)
+        y = top + number * (_BAR_PX + _GAP_PX)
         width = max(1.0, room * bar.value / longest)
         middle = y + _BAR_PX / 2 + 4
         parts.append(_text("label", _LABEL_PX - 8, middle, bar.label, anchor="end"))

@@ -15,6 +15,7 @@ from tuning.report.page import heading, page, paragraphs, plots, table
 from tuning.report.svg import Bar, Series, bar_chart, line_chart
 
 _BYTE_SETTINGS = ("group_bytes", "tail_bytes_per_shard", "default_segment_bytes", "preallocate_bytes_max")
+_ZERO_MEANS = {"shards": "one per core", "disk_depth": "no bound", "spin_us": "sleep"}
 
 
 def tune_page(facts: Facts, advice: Advice, compared: Sequence[Compared] = ()) -> str:
@@ -55,6 +56,8 @@ def value_text(name: str, value: Value) -> str:
     """
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if value == 0 and name in _ZERO_MEANS:
+        return _ZERO_MEANS[name]
     if isinstance(value, int) and name in _BYTE_SETTINGS:
         return binary_text(value)
     return str(value) or "-"

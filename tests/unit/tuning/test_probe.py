@@ -70,7 +70,8 @@ def test_writes_are_measured_in_fresh_and_in_reused_space_and_leave_no_file(tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_only_the_method_without_a_flush_writes_durably_at_once():
+def test_only_the_method_without_a_flush_writes_durably_at_once(monkeypatch):
+    monkeypatch.setattr("tuning.probe.disk.AREA_BYTES", 1 << 20)  # this disk is made of Python
     for method, flushes in ((DSYNC, False), (FLUSH, True)):
         disk = FakeDisk(seed=1)
         disk.make_dir("/d")
