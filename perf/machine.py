@@ -7,6 +7,8 @@ import platform
 
 import msgspec
 
+from tuning.doctor.read_facts import read, read_storage
+
 
 class Storage(msgspec.Struct, frozen=True):
     """Where a directory's bytes end up."""
@@ -44,7 +46,7 @@ def describe(directory: str) -> Machine:
     True
     """
     return Machine(
-        cpu=_cpu_model(_read("/proc/cpuinfo")),
+        cpu=_cpu_model(read("/proc/cpuinfo")),
         cores=len(os.sched_getaffinity(0)),
         memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         kernel=platform.release(),
@@ -56,41 +58,17 @@ def describe(directory: str) -> Machine:
 
 def is_nvme(directory: str) -> bool:
     """Whether a directory's bytes end up on an NVMe device, as far as the kernel tells."""
-    number = os.stat(directory).st_dev
-    block = os.path.realpath(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
-    return os.path.basename(block).startswith("nvme")
-
-
-def mount_of(mountinfo: str, device: str) -> tuple[str, str, str]:
-    """(file system, source, options) of the mount with a device number, from the text of /proc/self/mountinfo.
-
-    >>> line = "26 1 259:1 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p1 rw,discard"
-    >>> mount_of(line, "259:1")
-    ('ext4', '/dev/nvme0n1p1', 'rw,relatime,rw,discard')
-    >>> mount_of(line, "0:5")
-    ('unknown', 'unknown', '')
-    """
-    for line in mountinfo.splitlines():
-        mounted, _, about = line.partition(" - ")
-        fields, kind = mounted.split(" "), about.split(" ")
-        if len(fields) > 5 and fields[2] == device and len(kind) > 2:
-            return kind[0], kind[1], f"{fields[5]},{kind[2]}"
-    return "unknown", "unknown", ""
+    return read_storage(directory).device.startswith("nvme")
 
 
 def _storage(directory: str) -> Storage:
-    number = os.stat(directory).st_dev
-    device = f"{os.major(number)}:{os.minor(number)}"
-    file_system, source, options = mount_of(_read("/proc/self/mountinfo"), device)
-    block = os.path.realpath(f"/sys/dev/block/{device}")
-    if os.path.exists(f"{block}/partition"):
-        block = os.path.dirname(block)
+    found = read_storage(directory)
     return Storage(
-        file_system=file_system,
-        mount_options=options,
-        device=source,
-        model=_read(f"{block}/device/model").strip() or os.path.basename(block),
-        write_cache=_read(f"{block}/queue/write_cache").strip() or "unknown",
+        file_system=found.file_system or "unknown",
+        mount_options=",".join(found.mount_options),
+        device=found.source or "unknown",
+        model=found.model or found.device,
+        write_cache=found.write_cache or "unknown",
     )
 
 
@@ -100,12 +78,3 @@ def _cpu_model(cpuinfo: str) -> str:
         if name.strip() in ("model name", "Model"):
             return value.strip()
     return platform.machine()
-
-
-def _read(path: str) -> str:
-    """The content of a file of the kernel; nothing where this kernel or container does not have it."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""

@@ -18,6 +18,7 @@ from ringlog.client.group_reader import GroupReader, Listener
 from ringlog.client.offsets import OffsetAndTimestamp
 from ringlog.client.polling import FetchedBatches, Poller
 from ringlog.client.records import ConsumerRecord
+from ringlog.client.rounds import places
 from ringlog.client.settings import settings_of
 from ringlog.errors import InvalidRequest, OffsetOutOfRange
 from ringlog.limits import GROUP_ID_CHARS_MAX
@@ -91,7 +92,7 @@ class Consumer:
         self._put_back()
         if self._group is not None:
             wanted |= self._committed_starts([tp for tp, offset in wanted.items() if offset is None])
-        found = offsets.places(self._connection, wanted, self._api_timeout_s())
+        found = places(self._connection, wanted, self._api_timeout_s())
         targets: dict[TopicPartition, tuple[Place, int | None]] = {
             tp: (found[tp], offset) for tp, offset in wanted.items()
         }

@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable
 
-from ringlog.client import offsets
 from ringlog.client.assigned import UNKNOWN, Place
 from ringlog.client.commits import CommitCallback, Commits, OffsetAndMetadata, Offsets
 from ringlog.client.connection import Connection
@@ -16,6 +15,7 @@ from ringlog.client.consumer_settings import ConsumerSettings
 from ringlog.client.fetch_driver import FetchDriver
 from ringlog.client.fetcher import Fetcher
 from ringlog.client.group_driver import GroupDriver
+from ringlog.client.rounds import places
 from ringlog.errors import MemberFenced, RinglogError, UnknownTopic
 from ringlog.model import TopicPartition
 
@@ -134,7 +134,7 @@ class GroupReader:
     def _take(self, tps: dict[TopicPartition, int]) -> None:
         """Begin with partitions where the group stopped."""
         timeout_s = min(self._timeout_s(), _PATIENCE_S)
-        found = offsets.places(self._connection, sorted(tps), timeout_s)
+        found = places(self._connection, sorted(tps), timeout_s)
         known = self.commits.committed(sorted(tps), timeout_s)
         wanted: dict[TopicPartition, tuple[Place, int | None]] = {}
         for tp in sorted(tps):

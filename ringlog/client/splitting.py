@@ -6,7 +6,7 @@ import time
 from typing import NamedTuple
 
 from ringlog.client.connection import Connection
-from ringlog.client.offsets import not_when_stale, places
+from ringlog.client.rounds import not_when_stale, places
 from ringlog.errors import StaleMetadata
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api

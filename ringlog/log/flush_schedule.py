@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from heapq import heappop, heappush
 
+from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.model import TopicPartition
 
 
@@ -35,6 +37,20 @@ class FlushSchedule:
     def forget(self, name: TopicPartition) -> None:
         """A log is not to be flushed any more."""
         self._due_ms.pop(name, None)
+
+    def flush_due(self, logs: Mapping[TopicPartition, PartitionLog], now_ms: int) -> None:
+        """Flush the logs whose time has come."""
+        for name in self.take_due(now_ms):
+            log = logs[name]
+            log.flush()
+            interval_ms = log.settings.flush.interval_ms
+            if (
+                interval_ms is not None
+                and log.status is LogStatus.OPEN
+                and log.flushed_offset < log.next_offset
+            ):
+                # Later for what came since; or, while its write is still under way, as soon as that is done.
+                self.plan(name, now_ms + interval_ms if log.flushing else now_ms)
 
     def take_due(self, now_ms: int) -> list[TopicPartition]:
         """The logs whose time has come. Who is not done with one plans it again."""

@@ -16,18 +16,9 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from ringlog.disk.api import File
-from ringlog.errors import (
-    BatchTooLarge,
-    InvalidRequest,
-    PartitionBusy,
-    RinglogError,
-    check,
-)
-from ringlog.limits import (
-    BLOCK_BYTES,
-    PENDING_BYTES_PER_PARTITION_MAX,
-    RELATIVE_OFFSET_MAX,
-)
+from ringlog.errors import PartitionBusy, RinglogError, check
+from ringlog.limits import BLOCK_BYTES, RELATIVE_OFFSET_MAX
+from ringlog.log.admission import judge_append
 from ringlog.log.batch import BatchInfo
 from ringlog.log.context import ShardContext
 from ringlog.log.copying import read_block_head
@@ -36,7 +27,7 @@ from ringlog.log.events import Appended, Fenced, Progress, disk_error, not_taken
 from ringlog.log.extent import AppendBuffer, Extent, block_floor
 from ringlog.log.files import SegmentFiles
 from ringlog.log.jobs import Job, must
-from ringlog.log.producers import ProducerTable, Repeat
+from ringlog.log.producers import ProducerTable
 from ringlog.log.recent_tail import LogTail
 from ringlog.log.segment import ActiveSegment, Segment
 from ringlog.log.settings import LogSettings
@@ -85,6 +76,8 @@ class PartitionLog:
         self.next_offset = self.active.next_offset
         self.written_offset = self.next_offset
         self.flushed_offset = self.next_offset
+        self.committed_offset: int | None = None
+        """Of a replicated partition: the high watermark. None: nobody else has to hold what is held here."""
         self.tail = LogTail()
         """Written extents that are still in memory, ascending and without gaps up to written_offset."""
         self.bytes_appended = 0
@@ -117,6 +110,15 @@ class PartitionLog:
     @property
     def readable_offset(self) -> int:
         """Readers see the records below it: those that an ack could have been given for."""
+        return (
+            self.held_offset
+            if self.committed_offset is None
+            else min(self.held_offset, self.committed_offset)
+        )
+
+    @property
+    def held_offset(self) -> int:
+        """All below has the durability that the topic acknowledges, here."""
         return self.flushed_offset if self.settings.flush.on_ack else self.written_offset
 
     @property
@@ -154,11 +156,11 @@ class PartitionLog:
         self.must_be_open()
         check(leader_epoch >= self.epochs.latest, "a leader epoch never goes back")
         check(bool(batches) and sum(b.nbytes for b in batches) == data.nbytes, "the batches fill the data")
-        repeat = self._judge(batches, data.nbytes)
+        repeat = judge_append(self, batches, data.nbytes)
         if repeat is not None:
             return Appended(*repeat, repeated=True)
         records = sum(b.record_count for b in batches)
-        if self._must_roll(data.nbytes, records, now_ms):
+        if self.must_roll(data.nbytes, records, now_ms):
             self.roll(now_ms)
         base_offset = self.next_offset
         next_offset = stamp(
@@ -168,34 +170,12 @@ class PartitionLog:
             append_time_ms=now_ms if self.settings.append_time else None,
         )
         check(next_offset == base_offset + records, "offsets are dense at append")
-        extent = self._extent_for(data, now_ms)
-        self._note(batches, extent, base_offset, now_ms, leader_epoch)
-        if not self._in_flight:
-            self.context.mark_ready(self)
+        extent = self.copy_in(data, now_ms)
+        self.note(batches, extent, base_offset, now_ms, leader_epoch)
         return Appended(base_offset, next_offset - 1, now_ms if self.settings.append_time else -1)
 
-    def _judge(self, batches: Sequence[BatchInfo], nbytes: int) -> Repeat | None:
-        """Raise unless the batches may be appended; a Repeat when they all were before."""
-        for batch in batches:
-            if batch.nbytes > self.settings.batch_bytes_max:
-                raise BatchTooLarge(
-                    f"{self.name}: a batch of {batch.nbytes} bytes; at most {self.settings.batch_bytes_max} are taken"
-                )
-            if batch.record_count < 1:
-                raise InvalidRequest(f"{self.name}: a batch without records cannot be appended")
-        if nbytes > (most := self.settings.append_bytes_max):
-            raise BatchTooLarge(f"{self.name}: {nbytes} bytes in one append; at most {most} are taken")
-        if self.pending_bytes + nbytes > PENDING_BYTES_PER_PARTITION_MAX:
-            raise PartitionBusy(
-                f"{self.name}: {self.pending_bytes} bytes wait for the disk. Retry after a pause"
-            )
-        if all(batch.producer_id < 0 for batch in batches):
-            return None
-        if len(batches) > 1:
-            raise InvalidRequest(f"{self.name}: an idempotent producer sends one batch at a time")
-        return self.producers.judge(batches[0])
-
-    def _must_roll(self, nbytes: int, records: int, now_ms: int) -> bool:
+    def must_roll(self, nbytes: int, records: int, now_ms: int) -> bool:
+        """Whether so much more belongs into a new segment."""
         active = self.active
         return active.position > 0 and (
             active.position + nbytes > self.settings.segment_bytes
@@ -206,7 +186,7 @@ class PartitionLog:
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Move on to a new segment when the active one is old enough, without waiting for an append."""
-        due = self.status is LogStatus.OPEN and self._must_roll(0, 1, now_ms)
+        due = self.status is LogStatus.OPEN and self.must_roll(0, 1, now_ms)
         if due:
             self.roll(now_ms)
         return due
@@ -224,7 +204,7 @@ class PartitionLog:
         self._tail_block = b""
         self.context.mark_ready(self)
 
-    def _extent_for(self, data: memoryview, now_ms: int) -> Extent:
+    def copy_in(self, data: memoryview, now_ms: int) -> Extent:
         """The queued extent that now holds the data at its end."""
         filling = self._filling
         if filling is not None and filling.nbytes < self.context.group_bytes:
@@ -254,10 +234,17 @@ class PartitionLog:
             self._buffer.finish()
             self._filling = None
 
-    def _note(
-        self, batches: Sequence[BatchInfo], extent: Extent, base_offset: int, now_ms: int, leader_epoch: int
+    def note(
+        self,
+        batches: Sequence[BatchInfo],
+        extent: Extent,
+        base_offset: int,
+        now_ms: int,
+        leader_epoch: int,
+        *,
+        stamped: bool = True,
     ) -> None:
-        """Bring all that is derived from the log up to the batches just copied."""
+        """Bring all that is derived from the log up to the batches just copied. `stamped`: with the present time."""
         active = self.active
         if active.position == 0:
             active.created_ms = now_ms
@@ -265,12 +252,15 @@ class PartitionLog:
         position, offset = active.position, base_offset
         for batch in batches:
             last_offset = offset + batch.record_count - 1
-            timestamp = now_ms if self.settings.append_time else batch.max_timestamp
+            append_time_ms = now_ms if stamped else batch.max_timestamp
+            timestamp = append_time_ms if self.settings.append_time else batch.max_timestamp
             active.index.add_batch(last_offset, position, timestamp)
             extent.batch_positions.append(position)
             extent.batch_last_offsets.append(last_offset)
             if batch.producer_id >= 0:
-                self.producers.note(batch, offset, now_ms, now_ms if self.settings.append_time else -1)
+                self.producers.note(
+                    batch, offset, now_ms, append_time_ms if self.settings.append_time else -1
+                )
             position += batch.nbytes
             offset = last_offset + 1
         nbytes = position - active.position
@@ -278,6 +268,8 @@ class PartitionLog:
         self.next_offset = extent.next_offset = offset
         self._queued_bytes += nbytes
         self.bytes_appended += nbytes
+        if not self._in_flight:
+            self.context.mark_ready(self)
 
     # -- writing -------------------------------------------------------------------------------------------
 

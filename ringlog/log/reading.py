@@ -88,11 +88,12 @@ class Reader:
         """No read is under way: the log's files may be closed or replaced."""
         return self._under_way == 0
 
-    def read_tail(self, offset: int, bytes_max: int) -> Slices | None:
+    def read_tail(self, offset: int, bytes_max: int, *, held: bool = False) -> Slices | None:
         """Batches from memory, pinned; None when the offset is older than the tail in memory."""
         log = self._log
         self._must_be_in_range(offset, bytes_max)
-        if offset == log.readable_offset:
+        limit = log.held_offset if held else log.readable_offset
+        if offset >= limit:
             return Slices([], [], offset)
         if not len(log.tail) or offset < max(log.tail.oldest.base_offset, log.tail.floor):
             return None
@@ -100,11 +101,16 @@ class Reader:
         chunks: list[Chunk] = []
         budget = bytes_max
         for extent in log.tail.since(offset):
-            if extent.next_offset > log.readable_offset:
-                break
             first = bisect_left(extent.batch_last_offsets, offset)
-            start = extent.batch_positions[first]
-            stop = _last_that_fits(extent.batch_positions, extent.end, first, budget, at_least_one=not views)
+            positions, end = extent.batch_positions, extent.end
+            if extent.next_offset > limit:
+                # The others have some of its batches, not all.
+                count = bisect_left(extent.batch_last_offsets, limit)
+                if count <= first:
+                    break
+                positions, end = positions[:count], positions[count]
+            start = positions[first]
+            stop = _last_that_fits(positions, end, first, budget, at_least_one=not views)
             if stop == start:
                 break
             for chunk, view in extent.slices(start, stop):
@@ -118,27 +124,28 @@ class Reader:
             offset = extent.next_offset
         return Slices(views, chunks, offset)
 
-    def read(self, offset: int, bytes_max: int) -> Job[Slices]:
-        """Batches from memory or from disk."""
+    def read(self, offset: int, bytes_max: int, *, held: bool = False) -> Job[Slices]:
+        """Batches from memory or from disk; with `held` also those that are not committed."""
         self._under_way += 1
         try:
-            return (yield from self._read(offset, bytes_max))
+            return (yield from self._read(offset, bytes_max, held))
         finally:
             self._under_way -= 1
 
-    def _read(self, offset: int, bytes_max: int) -> Job[Slices]:
+    def _read(self, offset: int, bytes_max: int, held: bool) -> Job[Slices]:
         log = self._log
         while True:
-            hot = self.read_tail(offset, bytes_max)
+            hot = self.read_tail(offset, bytes_max, held=held)
             if hot is not None:
                 return hot
             segment = log.segment_of(offset)
             with segment.leases:
-                cold = yield from self._read_disk(segment, offset, bytes_max)
+                cold = yield from self._read_disk(segment, offset, bytes_max, held)
             if cold is not None:
                 return cold
-            # Compaction left nothing from here to the end of the segment.
-            offset = max(offset, segment.next_offset)
+            # Compaction left nothing from here to the end of the segment, or to what may be read.
+            limit = log.held_offset if held else log.readable_offset
+            offset = max(offset, min(segment.next_offset, limit))
 
     def find_time(self, timestamp: int) -> Job[TimedOffset | None]:
         """The first record whose timestamp is at least this one; None when there is none."""
@@ -212,14 +219,16 @@ class Reader:
 
     # -- from disk -----------------------------------------------------------------------------------------
 
-    def _read_disk(self, segment: Segment, offset: int, bytes_max: int) -> Job[Slices | None]:
+    def _read_disk(
+        self, segment: Segment, offset: int, bytes_max: int, held: bool = False
+    ) -> Job[Slices | None]:
         """Batches of one segment; None when it has none at or after the offset."""
         if segment.quarantined:
             raise self._corrupt(segment, "it was found corrupt before")
         offsets, _ = yield from self._indexes(segment)
         position = offsets.position_before(offset)
         end = segment.written_position if isinstance(segment, ActiveSegment) else segment.position
-        limit = self._log.readable_offset
+        limit = self._log.held_offset if held else self._log.readable_offset
         wanted = min(max(bytes_max, BLOCK_BYTES) + INDEX_INTERVAL_BYTES, _READ_BYTES)
         while position < end:
             chunk, data = yield from self._read_range(segment, position, min(position + wanted, end))
@@ -288,7 +297,7 @@ class Reader:
         log = self._log
         if bytes_max < 1:
             raise InvalidRequest(f"a read of {bytes_max} bytes; ask for at least 1")
-        if not log.log_start_offset <= offset <= log.readable_offset:
+        if not log.log_start_offset <= offset <= log.held_offset:
             raise OffsetOutOfRange(
                 f"{log.name}: offset {offset} is outside of [{log.log_start_offset}, {log.readable_offset}]"
             )

@@ -97,8 +97,10 @@ class Recovery:
         *,
         after_disk_error: bool = False,
         may_have_gaps: bool = False,
+        gaps_at_append: bool = False,
     ) -> None:
-        """`may_have_gaps`: compaction may have removed records; only asked when there is no state to tell."""
+        """`may_have_gaps`: compaction may have removed records; only asked when there is no state to tell.
+        `gaps_at_append`: also among what was appended last, as a leader's compaction left them."""
         self._may_have_gaps = may_have_gaps
         self._disk = disk
         self._path = path
@@ -112,7 +114,7 @@ class Recovery:
         self._report = RecoveryReport()
         self._epochs = EpochHistory()
         self._producers = ProducerTable()
-        self._dense = True
+        self._dense = not gaps_at_append
         """Offsets follow one another without a gap in what is scanned."""
         self._point: MovedPoint | None = None
         """What moved the recovery point since the state was saved."""

@@ -64,6 +64,8 @@ class LogSettings(msgspec.Struct, frozen=True):
     """The oldest sealed segments of a log larger than this are deleted; None: at no size."""
     compact: bool = False
     """Of each key only the latest record stays."""
+    gaps_at_append: bool = False
+    """A replica of a compacted log: what it fetches has gaps already."""
     delete_retention_ms: int = TOMBSTONE_MS_DEFAULT
     """How long a record without a value is kept after it was first compacted."""
     dirty_ratio_min: float = 0.5

@@ -135,6 +135,7 @@ class LogStore:
             scratch,
             after_disk_error=was_open,
             may_have_gaps=settings.compact,
+            gaps_at_append=settings.gaps_at_append,
         )
         found = run_now(self.disk, recovery.run())
         log = PartitionLog(
@@ -314,17 +315,26 @@ class LogStore:
         leader_epoch: int = 0,
     ) -> Appended:
         """Take batches for a partition; see PartitionLog.append. They are written at the next run()."""
-        self._must_have_room(data.nbytes)
-        self.space.admit(name, data.nbytes)
+        log = self.admit(name, data.nbytes)
+        appended = log.append(data, batches, now_ms=now_ms, leader_epoch=leader_epoch)
+        self.note_appended(log, data.nbytes, now_ms)
+        return appended
+
+    def admit(self, name: TopicPartition, nbytes: int) -> PartitionLog:
+        """The log that is to take so many bytes, if the shard and its disk have room for them."""
+        self._must_have_room(nbytes)
+        self.space.admit(name, nbytes)
         log = self.logs.get(name)
         if log is None:
             raise _not_open(name)
-        appended = log.append(data, batches, now_ms=now_ms, leader_epoch=leader_epoch)
-        self._bytes_since_checkpoint += data.nbytes
+        return log
+
+    def note_appended(self, log: PartitionLog, nbytes: int, now_ms: int) -> None:
+        """A log has taken bytes: plan what follows from that."""
+        self._bytes_since_checkpoint += nbytes
         interval_ms = log.settings.flush.interval_ms
         if interval_ms is not None:
-            self._flushes.plan(name, now_ms + interval_ms)
-        return appended
+            self._flushes.plan(log.name, now_ms + interval_ms)
 
     def run(self, *, now_ms: int, wait_s: float | None = 0.0) -> list[Event]:
         """One cycle: hand out completions, queue what is due, submit it all at once. Waits for completions up to
@@ -356,7 +366,7 @@ class LogStore:
         """What is due by the clock or by bytes. Costs nothing for partitions where nothing happens."""
         self.space.tick(now_ms)
         if self._flushes:
-            self._flush_those_due(now_ms)
+            self._flushes.flush_due(self.logs, now_ms)
         if self._removals.waiting:
             self._removals.let_go()
         if self._wanting:
@@ -389,19 +399,6 @@ class LogStore:
                 self._housekeepers[name].move_start(plan.start_offset)
             if plan.roll:
                 log.roll(now_ms)
-
-    def _flush_those_due(self, now_ms: int) -> None:
-        for name in self._flushes.take_due(now_ms):
-            log = self.logs[name]
-            log.flush()
-            interval_ms = log.settings.flush.interval_ms
-            if (
-                interval_ms is not None
-                and log.status is LogStatus.OPEN
-                and log.flushed_offset < log.next_offset
-            ):
-                # Later for what came since; or, while its write is still under way, as soon as that is done.
-                self._flushes.plan(name, now_ms + interval_ms if log.flushing else now_ms)
 
     def checkpoint(self) -> None:
         """Move every recovery point up to what is flushed, in the background of the next run()s."""
@@ -438,9 +435,11 @@ class LogStore:
         """Of the region for buffers."""
         return self._context.arena.free_bytes
 
-    def read_tail(self, name: TopicPartition, offset: int, bytes_max: int) -> Slices | None:
-        """Batches from memory, at once; None when they must be read from disk."""
-        return self._reader(name).read_tail(offset, bytes_max)
+    def read_tail(
+        self, name: TopicPartition, offset: int, bytes_max: int, *, held: bool = False
+    ) -> Slices | None:
+        """Batches from memory, at once; None when they must be read from disk. `held`: also what is not committed."""
+        return self._reader(name).read_tail(offset, bytes_max, held=held)
 
     def _reader(self, name: TopicPartition) -> Reader:
         reader = self._readers.get(name)
@@ -456,12 +455,13 @@ class LogStore:
         *,
         done: Callable[[Slices], None],
         failed: Callable[[RinglogError | OSError], None],
+        held: bool = False,
     ) -> None:
         """Read from memory or disk in the background of run(); exactly one of the two is called, perhaps at once."""
         if name not in self._readers:
             failed(_not_open(name))
         else:
-            self._dispatcher.spawn(self._readers[name].read(offset, bytes_max), done, failed)
+            self._dispatcher.spawn(self._readers[name].read(offset, bytes_max, held=held), done, failed)
 
     def read_now(self, name: TopicPartition, offset: int, bytes_max: int) -> Slices:
         """Read and wait for it."""

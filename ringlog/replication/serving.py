@@ -39,10 +39,10 @@ class Plan(NamedTuple):
 class ServeSession:
     """What one lane of one node follows here."""
 
-    __slots__ = ("asker", "deadline_ms", "fetch", "hot", "node_epoch", "sequence", "session", "wants")
+    __slots__ = ("asker", "deadline_ms", "fetch", "hot", "name", "node_epoch", "sequence", "wants")
 
     def __init__(self, fetch: ReplicaFetch) -> None:
-        self.session = fetch.session
+        self.name = (fetch.node_epoch, fetch.session)
         self.node_epoch = fetch.node_epoch
         self.sequence = -1
         self.wants: dict[int, Want] = {}
@@ -67,14 +67,14 @@ class ServingDesk:
 
         A fetch that waits is answered when the next one of its session comes. One that is older than what its lane
         has sent since, or the same again, is not answered at all."""
-        key = (fetch.node, fetch.lane)
+        key, name = (fetch.node, fetch.lane), (fetch.node_epoch, fetch.session)
         session = self._sessions.get(key)
-        if session is not None and (fetch.node_epoch, fetch.session) < (session.node_epoch, session.session):
+        if session is not None and name < session.name:
             return [], []
-        if fetch.sequence == 0 and (session is None or session.session != fetch.session):
+        if fetch.sequence == 0 and (session is None or session.name != name):
             self._end(key)
             session = self._sessions[key] = ServeSession(fetch)
-        if session is None or session.session != fetch.session or fetch.sequence > session.sequence + 1:
+        if session is None or session.name != name or fetch.sequence > session.sequence + 1:
             return [Plan(asker, fetch, True, [])], []
         if fetch.sequence <= session.sequence:
             return [], []
@@ -119,7 +119,7 @@ class ServingDesk:
     def put_back(self, plan: Plan, partitions: Iterable[int]) -> None:
         """Some entries of a plan found no room in its answer: they come first in the next one."""
         session = self._sessions.get((plan.fetch.node, plan.fetch.lane))
-        if session is not None and session.session == plan.fetch.session:
+        if session is not None and session.name == (plan.fetch.node_epoch, plan.fetch.session):
             session.hot = {**dict.fromkeys(p for p in partitions if p in session.wants), **session.hot}
 
     def leave(self, asker_gone: Callable[[object], bool]) -> None:

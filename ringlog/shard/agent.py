@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from ringlog.controller.topic_config import NOTHING
 from ringlog.errors import RingClosed, RingCorrupt, RingStale
 from ringlog.log.store import LogStore
+from ringlog.net.cluster_messages import AlterIsrReply
+from ringlog.net.messages import decode_body
 from ringlog.ring.board import Board, Links, ProcessState, Topology
 from ringlog.ring.stats import LoopClock, Stats
 from ringlog.shard.commands import NodeApi, node_frame, pack_u64
@@ -57,6 +59,7 @@ class ShardAgent:
             stats,
             region,
             first_session=secrets.randbelow(2**31) + 1,
+            incarnation=int(board.processes[process]["incarnation"]),
             topic_defaults=topic_defaults,
         )
         self._applied_version = -1
@@ -86,6 +89,7 @@ class ShardAgent:
         self._store.push(now_ms)
         news = self._take_deltas()
         core.hosting.work(now_ms)
+        core.replication.work(now_ms)
         self._report_applied()
         core.fetches.expire(now_ms)
         room = self._links.pump()
@@ -105,6 +109,7 @@ class ShardAgent:
             core.hosting.next_retry_ms,
             self._store.upkeep.due_ms,
             core.groups.next_due_ms,
+            core.replication.next_due_ms,
         ):
             if due_ms is not None:
                 wait_s = min(wait_s, max(0.0, (due_ms - now_ms) / 1000))
@@ -145,6 +150,8 @@ class ShardAgent:
             for message in messages:
                 if message.body[1] == NodeApi.DELTA:
                     self.core.take_delta(message.body[32:])
+                elif message.body[1] == NodeApi.ALTER_ISR:
+                    self.core.replication.altered(decode_body(message.body[32:], AlterIsrReply))
             end.reader.release()
         except (RingStale, RingClosed, RingCorrupt):
             return False  # its process is gone or mad: the supervisor will make a new one
@@ -170,6 +177,7 @@ class ShardAgent:
                 change.old.close()
             if change.peer == Topology.CONTROLLER:
                 self._applied_version = -1
+                self.core.replication.controller = change.new
 
     def _show(self, now_ms: int) -> None:
         if now_ms - self._shown_ms >= SHOW_MS:

@@ -29,7 +29,16 @@ class NodeApi(IntEnum):
     """Network process to shard: tokens of lent replies."""
     LEFT = 203
     """Network process to shard: sessions of clients on this host whose processes have died."""
+    REPLICA_FETCH = 210
+    """A shard of a follower's node to one of its leader's: `replication.messages`. The session names the other node."""
+    REPLICA_HELD = 211
+    """The same: what the follower holds by now. Not answered."""
+    ALTER_ISR = 212
+    """Shard to controller: `AlterIsrRequest`; back: `AlterIsrReply`."""
 
+
+REPLICA_APIS = frozenset({NodeApi.REPLICA_FETCH, NodeApi.REPLICA_HELD})
+"""Between shards of different nodes."""
 
 _LENT_HEAD = struct.Struct("<QII")
 _RANGE = struct.Struct("<QQ")

@@ -16,6 +16,7 @@ from ringlog.errors import (
     CorruptBatch,
     CorruptFrame,
     InvalidRequest,
+    OffsetNotAvailable,
     RequestTimeout,
     RinglogError,
     UnsupportedVersion,
@@ -26,7 +27,7 @@ from ringlog.log.batch import BatchInfo, batch_infos
 from ringlog.log.events import Event, Fenced, Progress, StartMoved, disk_error
 from ringlog.log.reading import TimedOffset
 from ringlog.log.store import LogStore
-from ringlog.model import Codec, LogEnds, TopicPartition
+from ringlog.model import Codec, Durability, LogEnds, TopicPartition
 from ringlog.net.framing import GROUP_APIS, Acks, Api, Flag
 from ringlog.net.messages import (
     EARLIEST,
@@ -50,13 +51,16 @@ from ringlog.records.scan import scan
 from ringlog.ring.drain import DrainStatus
 from ringlog.ring.frame import is_overdue
 from ringlog.ring.stats import Stats
+from ringlog.shard.acks import AckQueue
 from ringlog.shard.asker import NOT_BEGUN, Asker, Outlet
-from ringlog.shard.commands import NodeApi, unpack_u64
+from ringlog.shard.commands import REPLICA_APIS, NodeApi, unpack_u64
 from ringlog.shard.deleting import DeletionDesk
 from ringlog.shard.fetching import FetchDesk
 from ringlog.shard.groups import GroupDesk
 from ringlog.shard.hosting import HostedPartition, Hosting
 from ringlog.shard.keys import require_keys
+from ringlog.shard.replica_answers import ReplicaAnswers
+from ringlog.shard.replicating import ReplicationDesk
 from ringlog.shard.splitting import SplitQuestion
 
 
@@ -71,16 +75,27 @@ class ShardCore:
         region: memoryview,
         *,
         first_session: int = 1,
+        incarnation: int = 1,
         topic_defaults: Mapping[str, str] = NOTHING,
     ) -> None:
+        """`incarnation`: counts the processes that served this shard since the node's start."""
         self.store = store
         self.stats = stats
         self.hosting = Hosting(
             shard, store, stats, self._partition_opened, self._partition_gone, topic_defaults
         )
-        self.fetches = FetchDesk(store, stats, self.hosting.find, region, first_session)
+        self.fetches = FetchDesk(store, stats, self.hosting.find_led, region, first_session)
         self.deletions = DeletionDesk(store, self.hosting)
-        self.groups = GroupDesk(store, self.hosting.image, self.hosting.find, self._ends)
+        self.groups = GroupDesk(store, self.hosting.image, self.hosting.find_led, self._ends)
+        self.replication = ReplicationDesk(
+            shard,
+            store,
+            self.hosting,
+            ReplicaAnswers(store, self.hosting, self.fetches.lend),
+            committed=self._grown,
+            role_changed=self._role_changed,
+            first_session=incarnation << 32,
+        )
         self._now_ms = 0
         self._now_us = 0
 
@@ -138,17 +153,21 @@ class ShardCore:
                     else:
                         batches = batch_infos(scan(body, level="headers").table)
                     self._produce(asker, body, batches, flags & Flag.ACKS_MASK, attributes)
+                elif api_key in REPLICA_APIS:
+                    self.replication.take(asker, flags, body, self._now_ms)
                 else:
                     self._answer(asker, body)
             except RinglogError as error:
                 self.stats.counts["errors"] += 1
+                if api_key in REPLICA_APIS and (flags or api_key == NodeApi.REPLICA_HELD):
+                    continue  # it was an answer, or wants none
                 if api_key != Api.PRODUCE or flags & Flag.ACKS_MASK != Acks.NONE:
                     asker.refuse(error)
 
     def _produce(
         self, asker: Asker, data: memoryview, batches: list[BatchInfo], acks: int, attributes: int
     ) -> None:
-        hosted = self.hosting.find(asker.partition)
+        hosted = self.hosting.find_led(asker.partition)
         if self.groups.hosts(asker.partition):
             raise InvalidRequest(f"{hosted.name} is the node's own: nobody else writes to it")
         if attributes & ~CODEC_MASK:  # the rest is the broker's, or of transactions
@@ -165,7 +184,16 @@ class ShardCore:
         log = hosted.log
         if log.settings.compact:
             require_keys(data, hosted.name)
-        appended = self.store.append(hosted.name, data, batches, now_ms=self._now_ms)
+        leader = hosted.replica.leader if hosted.replica is not None else None
+        if leader is None:
+            epoch, acks_at, queue = 0, log.settings.flush.acks_at, hosted.acks
+        else:
+            epoch, acks_at, queue = leader.view.leader_epoch, Durability.COMMITTED, hosted.acks
+            if acks == Acks.ALL:
+                leader.must_take()
+            else:
+                acks_at, queue = log.settings.flush.acks_at, hosted.leader_acks
+        appended = self.store.append(hosted.name, data, batches, now_ms=self._now_ms, leader_epoch=epoch)
         records = appended.last_offset - appended.base_offset + 1
         if not appended.repeated:
             counts = self.stats.counts
@@ -176,14 +204,14 @@ class ShardCore:
         if acks == Acks.NONE:
             return
         append_time_ms = appended.append_time_ms
-        if appended.repeated and appended.last_offset < log.readable_offset:
-            durability = log.settings.flush.acks_at
+        acked = log.readable_offset if queue is hosted.acks else log.held_offset
+        if appended.repeated and appended.last_offset < acked:
             reply = ProduceReply(
-                appended.base_offset, append_time_ms, log.log_start_offset, durability, repeated=1
+                appended.base_offset, append_time_ms, log.log_start_offset, acks_at, repeated=1
             )
             asker.reply(reply.pack())
             return
-        hosted.acks.add(
+        queue.add(
             asker,
             base_offset=appended.base_offset,
             next_offset=appended.last_offset + 1,
@@ -238,8 +266,11 @@ class ShardCore:
             return None
         partition = topic.partitions[tp.partition]
         first_shard = self.stats.process - self.hosting.shard
-        areas, at = self.stats.page.areas, first_shard + image.partitions[partition].shard
-        return areas[at].ends(partition) if at < len(areas) else None
+        shard = image.partitions[partition].shard_on(image.node_id)
+        areas = self.stats.page.areas
+        if shard is None or first_shard + shard >= len(areas):
+            return None
+        return areas[first_shard + shard].ends(partition)
 
     # -- the controller ----------------------------------------------------------------------------------------
 
@@ -249,6 +280,7 @@ class ShardCore:
         self.hosting.image.apply(delta)
         if not delta.more:
             self.hosting.follow(self._now_ms)
+            self.replication.follow(self._now_ms)
             self.groups.follow(self._now_ms)
 
     # -- what the log tells --------------------------------------------------------------------------------------
@@ -267,28 +299,60 @@ class ShardCore:
                 self.stats.partitions.started(hosted.partition, event.offset)
                 self.deletions.moved(hosted, event.offset)
             elif isinstance(event, Progress) and event.durability >= event.log.settings.flush.acks_at:
-                self.stats.partitions.grown(hosted.partition, event.log.readable_offset)
-                if hosted.watchers:
-                    self.fetches.grown(hosted, self._now_ms)
-                durability = event.log.settings.flush.acks_at
-                for ack in hosted.acks.advance(event.offset, durability, event.log.log_start_offset):
-                    self.stats.observe("append_us", self._now_us - ack.received_us)
-                self.groups.durable(hosted)
+                if hosted.replica is None:
+                    self._grown(hosted)
+                else:
+                    self._answer_acks(
+                        hosted.leader_acks, hosted, event.offset, event.log.settings.flush.acks_at
+                    )
+                    self.replication.progress(hosted, self._now_ms)
+
+    def _grown(self, hosted: HostedPartition) -> None:
+        """Readers may see more of a partition: those who wait for that, and those who sent it, are answered."""
+        log = hosted.log
+        self.stats.partitions.grown(hosted.partition, log.readable_offset)
+        if hosted.watchers:
+            self.fetches.grown(hosted, self._now_ms)
+        durability = log.settings.flush.acks_at if hosted.replica is None else Durability.COMMITTED
+        self._answer_acks(hosted.acks, hosted, log.readable_offset, durability)
+        self.groups.durable(hosted)
+
+    def _answer_acks(
+        self, queue: AckQueue, hosted: HostedPartition, offset: int, durability: Durability
+    ) -> None:
+        for ack in queue.advance(offset, durability, hosted.log.log_start_offset):
+            self.stats.observe("append_us", self._now_us - ack.received_us)
 
     def forget(self, outlet: Outlet) -> None:
         """A network process died: nothing that it asked for is answered any more."""
         self.fetches.forget(outlet)
         self.deletions.forget(outlet)
         self.groups.forget(outlet)
+        self.replication.forget(outlet)
         for hosted in self.hosting.hosted.values():
             if hosted.acks:
                 hosted.acks.forget(outlet)
+            if hosted.leader_acks:
+                hosted.leader_acks.forget(outlet)
 
     def _partition_opened(self, hosted: HostedPartition) -> None:
-        self.groups.opened(hosted)
+        if hosted.replica is None:
+            self.groups.opened(hosted)
+        else:
+            self.replication.opened(hosted, self._now_ms)
+
+    def _role_changed(self, hosted: HostedPartition) -> None:
+        """The coordinators of groups are where their partition is led; readers are told to look elsewhere."""
+        assert hosted.replica is not None
+        self.groups.gone(hosted)
+        if hosted.replica.leader is not None:
+            self.groups.opened(hosted)
+        else:
+            self.fetches.gone(hosted, self._now_ms)
 
     def _partition_gone(self, hosted: HostedPartition) -> None:
         self.groups.gone(hosted)
+        self.replication.gone(hosted)
         self.fetches.gone(hosted, self._now_ms)
         self.deletions.gone(hosted)
 
@@ -305,12 +369,16 @@ class _OffsetQuestion:
     def ask(self) -> None:
         for at, query in enumerate(self._queries):
             try:
-                hosted = self._core.hosting.find(query.partition)
+                hosted = self._core.hosting.find_led(query.partition)
             except RinglogError as error:
                 self._answer(at, FoundOffset(query.partition, number_of(error), -1, -1))
                 continue
             log = hosted.log
-            if query.timestamp == LATEST:
+            leader = hosted.replica.leader if hosted.replica is not None else None
+            if leader is not None and query.timestamp != EARLIEST and not leader.knows_end:
+                unknown = OffsetNotAvailable(f"{hosted.name}: a new leader asks the others how far it is")
+                self._answer(at, FoundOffset(query.partition, number_of(unknown), -1, -1))
+            elif query.timestamp == LATEST:
                 self._answer(at, FoundOffset(query.partition, 0, log.readable_offset, -1))
             elif query.timestamp == EARLIEST:
                 self._answer(at, FoundOffset(query.partition, 0, log.log_start_offset, -1))

@@ -165,7 +165,7 @@ class FetchDesk:
         self._judge_heat(session, want, hosted)
 
     def _judge_heat(self, session: FetchSession, want: FetchPartition, hosted: HostedPartition) -> None:
-        if want.offset != hosted.log.readable_offset:
+        if _has_news(want.offset, hosted):
             session.hot[want.partition] = None
         else:
             session.hot.pop(want.partition, None)
@@ -185,7 +185,7 @@ class FetchDesk:
         for session in list(hosted.watchers):
             assert isinstance(session, FetchSession)
             want = session.wants[hosted.partition]
-            if want.offset == hosted.log.readable_offset:
+            if not _has_news(want.offset, hosted):
                 continue
             session.hot[hosted.partition] = None
             if session.waiting is not None and self._serve(session.waiting, now_ms):
@@ -355,20 +355,28 @@ class FetchDesk:
             for slices in fetch.slices:
                 slices.release()
             return
-        asker, views = fetch.asker, [view for slices in fetch.slices for view in slices.views]
-        head = pack_fetch_head(fetch.session.session, fetch.rows)
-        data_bytes = sum(slices.nbytes for slices in fetch.slices)
         self._stats.counts["fetches"] += 1
-        self._stats.counts["bytes_out"] += data_bytes
-        if data_bytes <= INLINE_BYTES_MAX:
+        self._stats.counts["bytes_out"] += sum(slices.nbytes for slices in fetch.slices)
+        self.lend(fetch.asker, pack_fetch_head(fetch.session.session, fetch.rows), fetch.slices)
+
+    def lend(self, asker: Asker, head: bytes, all_slices: list[Slices]) -> None:
+        """Answer with a head and data: a little is copied, much is lent until the network process gives it back."""
+        views = [view for slices in all_slices for view in slices.views]
+        if sum(slices.nbytes for slices in all_slices) <= INLINE_BYTES_MAX:
             asker.reply(b"".join([head, *views]))
-            for slices in fetch.slices:
+            for slices in all_slices:
                 slices.release()
             return
         token, self._next_token = self._next_token, self._next_token + 1
         ranges = [(_address(view) - self._region_at, view.nbytes) for view in views]
-        self._lent[token] = (asker.outlet, fetch.slices)
+        self._lent[token] = (asker.outlet, all_slices)
         asker.reply(pack_lent(token, head, ranges), Flag.REPLY | LENT)
+
+
+def _has_news(offset: int, hosted: HostedPartition) -> bool:
+    """Whether there is something to say to who reads on from here: records, or that the offset is none of the log's.
+    What is held and not committed yet is no news: a new leader may know less than its readers do."""
+    return not hosted.log.readable_offset <= offset <= hosted.log.held_offset
 
 
 def _address(view: memoryview) -> int:

@@ -170,7 +170,10 @@ class GroupPartition:
             )
             info = BatchInfo(len(batch), len(records), max(now_ms, 0))
             try:
-                self._store.append(self.hosted.name, memoryview(batch), [info], now_ms=now_ms)
+                epoch = self.hosted.leader_epoch
+                self._store.append(
+                    self.hosted.name, memoryview(batch), [info], now_ms=now_ms, leader_epoch=epoch
+                )
             except RinglogError as error:
                 for reply in replies:
                     reply.ticket.refuse(error)

@@ -25,6 +25,7 @@ from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.settings import FlushPolicy, LogSettings
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
+from ringlog.replication.replica import Replica
 from ringlog.ring.stats import Stats
 from ringlog.shard.acks import AckQueue
 
@@ -42,18 +43,30 @@ _log = logging.getLogger(__name__)
 class HostedPartition:
     """One open partition, and all that the shard knows of it beside its log."""
 
-    __slots__ = ("acks", "log", "name", "partition", "watchers")
+    __slots__ = ("acks", "leader_acks", "log", "name", "partition", "replica", "watchers")
 
-    def __init__(self, partition: int, log: PartitionLog) -> None:
+    def __init__(self, partition: int, log: PartitionLog, replica: Replica | None = None) -> None:
         self.partition = partition
         self.name = log.name
         self.log = log
+        self.replica = replica
+        """None: nobody else has this partition, and what is held here is committed."""
         self.acks = AckQueue(partition)
+        """Of records that wait until readers may see them."""
+        self.leader_acks = AckQueue(partition)
+        """Of records of a replicated partition that wait for the leader alone."""
         self.watchers: set[object] = set()
         """Fetch sessions that want to know of new records."""
 
+    @property
+    def leader_epoch(self) -> int:
+        """Under which this node appends. 0 where nobody else could lead."""
+        if self.replica is None:
+            return 0
+        return self.replica.must_lead().view.leader_epoch
 
-def log_settings(full: Mapping[str, str]) -> LogSettings:
+
+def log_settings(full: Mapping[str, str], *, replicated: bool = False) -> LogSettings:
     """The log's settings for all settings of a topic.
 
     >>> log_settings(with_defaults({"flush": "os"})).flush.on_ack
@@ -71,6 +84,7 @@ def log_settings(full: Mapping[str, str]) -> LogSettings:
         retention_ms=_bound(full["retention.ms"]) if deletes else None,
         retention_bytes=_bound(full["retention.bytes"]) if deletes else None,
         compact="compact" in policy,
+        gaps_at_append=replicated and "compact" in policy,
         delete_retention_ms=int(full["delete.retention.ms"]),
         dirty_ratio_min=float(full["min.cleanable.dirty.ratio"]),
         compaction_lag_min_ms=int(full["min.compaction.lag.ms"]),
@@ -136,14 +150,28 @@ class Hosting:
             raise PartitionBusy(f"partition {self._names[partition]} is being opened. Retry after a pause")
         raise StaleMetadata(f"partition id {partition} is not served here. Fetch metadata, then retry")
 
+    def find_led(self, partition: int) -> HostedPartition:
+        """A partition that must be open, and led by this node; raises what its client should be told."""
+        found = self.find(partition)
+        if found.replica is not None:
+            found.replica.must_lead()
+        return found
+
+    def config_of(self, partition: int) -> dict[str, str]:
+        """The settings of a hosted partition's topic."""
+        return self._configs[partition]
+
     def deletes(self, partition: int) -> bool:
         """Whether the policy of a hosted partition lets old records be deleted, not only compacted."""
         return "delete" in self._configs[partition]["cleanup.policy"]
 
     def follow(self, now_ms: int) -> None:
         """Compare what is hosted with the image, and plan what must change."""
+        node = self.image.node_id
         wanted = {
-            found.partition: found for found in self.image.partitions.values() if found.shard == self.shard
+            found.partition: found
+            for found in self.image.partitions.values()
+            if found.shard_on(node) == self.shard
         }
         # Another cluster's metadata says nothing about what this one's partitions hold: only ours deletes.
         ours = self._cluster_id in ("", self.image.cluster_id)
@@ -159,7 +187,8 @@ class Hosting:
                 self._opening.add(partition)
                 self._to_open.append(partition)
             elif self._configs[partition] != config:
-                self.store.reconfigure(self._names[partition], log_settings(config), now_ms=now_ms)
+                settings = log_settings(config, replicated=bool(found.replicas))
+                self.store.reconfigure(self._names[partition], settings, now_ms=now_ms)
             self._configs[partition] = config
 
     def _config_of(self, topic: TopicState) -> dict[str, str]:
@@ -213,6 +242,7 @@ class Hosting:
         ):  # what was flushed can be read from a full disk as well as from any
             self._forget(found)
         found.acks.refuse_all(error)
+        found.leader_acks.refuse_all(error)
 
     def _open(self, partition: int, now_ms: int) -> None:
         name = self._names.get(partition)
@@ -222,7 +252,9 @@ class Hosting:
         if fenced is not None:
             self._forget(fenced)
         self._opening.discard(partition)
-        settings = log_settings(self._configs[partition])
+        record = self.image.partitions.get(partition)
+        replicated = record is not None and bool(record.replicas)
+        settings = log_settings(self._configs[partition], replicated=replicated)
         try:
             if name in self.store.logs and self.store.logs[name].status is not LogStatus.OPEN:
                 log = self.store.reopen(name, now_ms=now_ms)
@@ -233,7 +265,8 @@ class Hosting:
             _log.error("%s cannot be opened: %s", name, disk_error(name, "open", error))
             self._retry_at_ms[partition] = now_ms + REOPEN_MS
             return
-        hosted = HostedPartition(partition, log)
+        replica = Replica(self.image.node_id, partition) if replicated else None
+        hosted = HostedPartition(partition, log, replica)
         self.hosted[partition] = self.by_name[name] = hosted
         ends = log.log_start_offset, log.readable_offset
         self._stats.partitions.host(partition, self.shard, *ends, history(log, now_ms), now_ms=now_ms)
@@ -258,7 +291,9 @@ class Hosting:
         found = self.hosted.get(partition)
         if found is not None:
             self._forget(found)
-            found.acks.refuse_all(StaleMetadata(f"partition {name} is no longer here. Fetch metadata"))
+            gone = StaleMetadata(f"partition {name} is no longer here. Fetch metadata")
+            found.acks.refuse_all(gone)
+            found.leader_acks.refuse_all(gone)
         self._stats.partitions.leave(partition)
         if deleted:
             self._removing.add(partition)

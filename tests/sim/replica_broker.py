@@ -100,7 +100,8 @@ class SimBroker:
 
     truncates_to_watermark = False
     """The mutant of old Kafka: who becomes a follower cuts its log to the watermark that it knows."""
-    log_class = SimLog
+    tick_ms = TICK_MS
+    heartbeat_ms = HEARTBEAT_MS
 
     def __init__(self, machine: Machine, partitions: list[int], watcher: Watcher) -> None:
         self.machine = machine
@@ -113,7 +114,7 @@ class SimBroker:
         disk.write("clean", False)
         self.hosted: dict[int, Hosted] = {}
         for partition in partitions:
-            log = self.log_class(disk.journal(f"p{partition}"))
+            log = SimLog(disk.journal(f"p{partition}"))
             self.hosted[partition] = Hosted(Replica(self.node, partition), log)
         self.node_epoch = -1
         self._version = 0
@@ -170,7 +171,7 @@ class SimBroker:
     # -- the controller ------------------------------------------------------------------------------------------
 
     def _beat(self) -> None:
-        self.machine.after(HEARTBEAT_MS, self._beat)
+        self.machine.after(self.heartbeat_ms, self._beat)
         self._beat_once()
 
     def _beat_once(self) -> None:
@@ -363,7 +364,7 @@ class SimBroker:
                 self.machine.send(leader, fetch)
 
     def _tick(self) -> None:
-        self.machine.after(TICK_MS, self._tick)
+        self.machine.after(self.tick_ms, self._tick)
         if self.node_epoch < 0:
             return
         now_ms = self._now_ms()

@@ -82,6 +82,9 @@ class _Client:
 class SimProducer(_Client):
     """Sends numbered records, and each batch until it is acknowledged."""
 
+    pauses_ms: tuple[float, ...] = (0.0, 0.0, 5.0, 60.0)
+    """Between an acknowledgement and the next batch: one of these."""
+
     def __init__(
         self, client: int, partition: int, scheduler: Scheduler, network: Network, history: list[AnyEvent]
     ) -> None:
@@ -115,7 +118,7 @@ class SimProducer(_Client):
         self.idle = True
         if not self._over:
             self._next_batch()
-            self._later(self._scheduler.random.choice((0.0, 0.0, 5.0, 60.0)))
+            self._later(self._scheduler.random.choice(self.pauses_ms))
         else:
             self._correlation += 1
 

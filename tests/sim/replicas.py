@@ -20,7 +20,7 @@ from tests.support.checkers.recording import AnyEvent
 
 NODES = (1, 2, 3)
 PARTITIONS = (1, 2)
-FIRST_CLIENT = 100
+FIRST_CLIENT = 1_000
 SETTLE_MS = 60_000.0
 
 
@@ -77,6 +77,12 @@ class ReplicaStorm(Storm):
             self._later(lasts_ms, "start", machine)
 
 
+def new_partition(partition: int, nodes: Sequence[int]) -> PartitionView:
+    """A partition that nobody led yet, on three of the nodes."""
+    replicas = tuple(nodes[(partition + at) % len(nodes)] for at in range(3))
+    return PartitionView(partition, NO_LEADER, 0, 0, replicas, replicas, min_insync=2)
+
+
 class ReplicaWorld:
     """A whole cluster."""
 
@@ -86,20 +92,19 @@ class ReplicaWorld:
         *,
         broker: type[SimBroker] = SimBroker,
         controller: type[SimController] = SimController,
-        min_insync: int = 2,
         nodes: Sequence[int] = NODES,
-        partitions: Sequence[int] = PARTITIONS,
+        views: Sequence[PartitionView] | None = None,
     ) -> None:
         self.scheduler = Scheduler(seed)
         self.network = Network(self.scheduler)
         self.history: list[AnyEvent] = []
         self.machines: list[Machine] = []
         self.watcher = ReplicaWatcher(self.machines)
-        views = []
-        for partition in partitions:
-            replicas = tuple(nodes[(partition + at) % len(nodes)] for at in range(3))
-            views.append(PartitionView(partition, NO_LEADER, 0, 0, replicas, replicas, min_insync))
-        hosts = {node: [view.partition for view in views if node in view.replicas] for node in nodes}
+        views = views or [new_partition(partition, nodes) for partition in PARTITIONS]
+        hosts: dict[int, list[int]] = {node: [] for node in nodes}
+        for view in views:
+            for node in view.replicas:
+                hosts[node].append(view.partition)
         brain = Machine(CONTROLLER, self.scheduler, self.network, lambda machine: controller(machine, views))
         brain.start()
         self.controller: SimController = brain.process
@@ -109,7 +114,7 @@ class ReplicaWorld:
         self.producers: list[SimProducer] = []
         self.consumers: list[SimConsumer] = []
 
-    def start(self, producers: int) -> None:
+    def start(self, producers: int, producer: type[SimProducer] = SimProducer) -> None:
         """Start all machines and clients."""
         for machine in self.machines:
             machine.start()
@@ -117,7 +122,7 @@ class ReplicaWorld:
         for at in range(producers):
             partition = partitions[at % len(partitions)]
             self.producers.append(
-                SimProducer(FIRST_CLIENT + at, partition, self.scheduler, self.network, self.history)
+                producer(FIRST_CLIENT + at, partition, self.scheduler, self.network, self.history)
             )
         for at, partition in enumerate(partitions[:2]):
             client = FIRST_CLIENT + producers + at

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, TypeVar
@@ -44,7 +45,7 @@ def wait_for(what: str, condition: Callable[[], T], within_s: float, every_s: fl
     patience = Patience(within_s)
     while not (answer := condition()):
         assert not patience.is_over, f"{what}: not within {within_s:.3g} s"
-        patience.sleep(every_s)
+        time.sleep(every_s)
     return answer
 
 

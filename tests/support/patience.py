@@ -7,9 +7,11 @@ that stands still as a whole (a paused virtual machine, a frozen group of proces
 from __future__ import annotations
 
 import os
+import threading
 import time
 
-STOOD_STILL_S = 0.5
+STEP_S = 0.1
+STOOD_STILL_S = 1.0
 """A sleeper that wakes so much too late was not merely behind others."""
 
 
@@ -32,25 +34,45 @@ def _delay_factor() -> float:
     return (ran_ns + waited_ns) / max(ran_ns, 1)
 
 
+class _Pulse:
+    """How long this process as a whole stood still: a thread sleeps in short steps, and counts what it overslept."""
+
+    def __init__(self) -> None:
+        self.stood_still_s = 0.0
+        self._thread: threading.Thread | None = None
+
+    def take(self) -> float:
+        """Seconds that everybody in this process was asleep for, since the first call."""
+        if self._thread is None or not self._thread.is_alive():  # a fork takes no threads along
+            self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+            self._thread.start()
+        return self.stood_still_s
+
+    def _run(self) -> None:
+        while True:
+            began = time.monotonic()
+            time.sleep(STEP_S)
+            overslept_s = time.monotonic() - began - STEP_S
+            if overslept_s > STOOD_STILL_S:
+                self.stood_still_s += overslept_s
+
+
+_pulse = _Pulse()
+
+
 class Patience:
     """A span of time in which those that this process itself slept through do not count.
 
-    >>> patience = Patience(seconds=60)
-    >>> patience.sleep(0.001); patience.is_over
+    >>> Patience(seconds=60).is_over
     False
     """
 
     def __init__(self, seconds: float) -> None:
-        self._ends = time.monotonic() + seconds
+        self._ends = time.monotonic() + seconds - _pulse.take()
 
     @property
     def is_over(self) -> bool:
-        return time.monotonic() >= self._ends
-
-    def sleep(self, seconds: float) -> None:
-        """Wait a little. What goes far beyond it, everybody stood still for."""
-        began = time.monotonic()
-        time.sleep(seconds)
-        beyond_s = time.monotonic() - began - seconds
-        if beyond_s > STOOD_STILL_S:
-            self._ends += beyond_s
+        if time.monotonic() < self._ends + _pulse.take():
+            return False
+        time.sleep(2 * STEP_S)  # the pulse may not have been felt since all went on
+        return time.monotonic() >= self._ends + _pulse.take() + 2 * STEP_S

@@ -86,11 +86,13 @@ def read_facts(directory: str, sources: Sources | None = None) -> SystemFacts:
         clock_sources=choices(read(f"{clock}/available_clocksource")),
         has_battery=has_battery,
         on_battery=on_battery,
-        storage=_storage(directory, found),
+        storage=read_storage(directory, found),
     )
 
 
-def _storage(directory: str, sources: Sources) -> StorageFacts:
+def read_storage(directory: str, sources: Sources | None = None) -> StorageFacts:
+    """The disk under a directory, or under the nearest one above it that exists."""
+    sources = sources or Sources()
     path = os.path.abspath(directory)
     while not os.path.exists(path):
         path = os.path.dirname(path)

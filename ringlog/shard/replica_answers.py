@@ -1,0 +1,121 @@
+"""Answers to other nodes' fetches: reads what a plan says, from memory or disk, and lends it to who sends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ringlog.errors import RinglogError
+from ringlog.log.events import disk_error
+from ringlog.log.reading import Slices
+from ringlog.log.store import LogStore
+from ringlog.net.wire_errors import number_of
+from ringlog.replication.leader import Diverged, Serve
+from ringlog.replication.messages import Part, ReplicaFetched, Want, encode_fetched
+from ringlog.replication.serving import Entry, Plan
+from ringlog.shard.asker import Asker
+from ringlog.shard.hosting import HostedPartition, Hosting
+
+Lend = Callable[[Asker, bytes, list[Slices]], None]
+PutBack = Callable[[Iterable[int]], None]
+
+
+class _Answer:
+    """One answer while its data is being read."""
+
+    __slots__ = ("asker", "bytes_left", "parts", "plan", "reading", "slices")
+
+    def __init__(self, asker: Asker, plan: Plan) -> None:
+        self.asker = asker
+        self.plan = plan
+        self.bytes_left = plan.fetch.bytes_max
+        self.parts: list[Part] = []
+        self.slices: list[Slices] = []
+        self.reading = 0
+        """Reads from disk that are under way."""
+
+
+class ReplicaAnswers:
+    """Makes the answers of a shard to followers."""
+
+    def __init__(self, store: LogStore, hosting: Hosting, lend: Lend) -> None:
+        self._store = store
+        self._hosting = hosting
+        self._lend = lend
+
+    def begin(self, asker: Asker, plan: Plan, put_back: PutBack) -> None:
+        """Answer a plan, at once or when its reads are done. What finds no room is put back."""
+        answer = _Answer(asker, plan)
+        answer.reading += 1  # keeps reads that are done at once from ending it
+        for at, entry in enumerate(plan.entries):
+            if answer.bytes_left <= 0:
+                put_back([later.want.partition for later in plan.entries[at:]])
+                break
+            self._add(answer, entry)
+        self._read_done(answer)
+
+    def _add(self, answer: _Answer, entry: Entry) -> None:
+        want, verdict = entry
+        if isinstance(verdict, RinglogError):
+            answer.parts.append(Part(want.partition, number_of(verdict), -1, want.fetch_offset, -1, -1))
+            return
+        try:
+            hosted = self._hosting.find_led(want.partition)
+            if isinstance(verdict, Serve):
+                self._read(answer, hosted, want)
+            else:
+                end = verdict.end if isinstance(verdict, Diverged) else (-1, -1)
+                answer.parts.append(_part(hosted, want, 0, *end))
+        except RinglogError as error:
+            self._failed(answer, want, error)
+
+    def _read(self, answer: _Answer, hosted: HostedPartition, want: Want) -> None:
+        budget = max(1, min(want.bytes_max, answer.bytes_left))
+        slices = self._store.read_tail(hosted.name, want.fetch_offset, budget, held=True)
+        if slices is not None:
+            self._served(answer, hosted, want, slices)
+            return
+        answer.reading += 1
+        answer.bytes_left -= budget
+
+        def done(slices: Slices) -> None:
+            answer.bytes_left += budget
+            self._served(answer, hosted, want, slices)
+            self._read_done(answer)
+
+        def failed(error: RinglogError | OSError) -> None:
+            self._failed(answer, want, disk_error(hosted.name, "read", error))
+            self._read_done(answer)
+
+        self._store.read(hosted.name, want.fetch_offset, budget, done=done, failed=failed, held=True)
+
+    def _served(self, answer: _Answer, hosted: HostedPartition, want: Want, slices: Slices) -> None:
+        answer.parts.append(_part(hosted, want, slices.nbytes))
+        answer.slices.append(slices)
+        answer.bytes_left -= slices.nbytes
+
+    def _failed(self, answer: _Answer, want: Want, error: RinglogError) -> None:
+        answer.parts.append(Part(want.partition, number_of(error), -1, want.fetch_offset, -1, -1))
+
+    def _read_done(self, answer: _Answer) -> None:
+        answer.reading -= 1
+        if answer.reading == 0:
+            fetch = answer.plan.fetch
+            head = ReplicaFetched(fetch.session, fetch.sequence, answer.plan.lost, answer.parts)
+            self._lend(answer.asker, encode_fetched(head), answer.slices)
+
+
+def _part(hosted: HostedPartition, want: Want, nbytes: int, epoch: int = -1, offset: int = -1) -> Part:
+    replica = hosted.replica
+    assert replica is not None and replica.view is not None
+    return Part(
+        want.partition,
+        0,
+        # Of the fetch, since a cold read may end under another one: its data is of this one.
+        want.leader_epoch,
+        want.fetch_offset,
+        replica.high_watermark,
+        hosted.log.log_start_offset,
+        nbytes,
+        epoch,
+        offset,
+    )

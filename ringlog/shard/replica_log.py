@@ -1,0 +1,40 @@
+"""A partition's log as a replica sees it."""
+
+from __future__ import annotations
+
+from ringlog.log.partition import PartitionLog
+from ringlog.replication.view import EpochEnd
+
+
+class HostedLog:
+    """The real log behind the words of `replication.view.ReplicaLog`."""
+
+    __slots__ = ("_log",)
+
+    def __init__(self, log: PartitionLog) -> None:
+        self._log = log
+
+    @property
+    def start_offset(self) -> int:
+        return self._log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self._log.next_offset
+
+    @property
+    def readable_offset(self) -> int:
+        """What is held: a process that dies and comes back under the same leader epoch still has it."""
+        return self._log.held_offset
+
+    @property
+    def held_offset(self) -> int:
+        return self._log.held_offset
+
+    @property
+    def last_epoch(self) -> int:
+        return self._log.epochs.latest
+
+    def end_of(self, epoch: int) -> EpochEnd | None:
+        found = self._log.epochs.end_of(epoch, self._log.next_offset)
+        return EpochEnd(found.epoch, found.offset) if found is not None else None

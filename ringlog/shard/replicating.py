@@ -1,0 +1,377 @@
+"""Replication in a shard: which partitions it leads and follows, and the fetches to and from other nodes.
+
+No socket here: fetches to other nodes leave through the reply ring of the process that speaks with them, their answers
+and the fetches of others arrive through its request ring. A frame's session names the other node.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringlog.controller.records import Partition
+from ringlog.errors import NotLeader, PartitionBusy, ReplicaHalted, RinglogError
+from ringlog.limits import REPLICA_FETCH_BYTES, REPLICA_LAG_MS_DEFAULT
+from ringlog.log.replicated import append_as_they_are
+from ringlog.log.store import LogStore
+from ringlog.net.cluster_messages import AlterIsrReply, AlterIsrRequest, IsrChange
+from ringlog.net.framing import Flag
+from ringlog.net.messages import encode_body
+from ringlog.records.scan import check as check_batches
+from ringlog.replication.fetcher import Fetcher
+from ringlog.replication.follower import Append, BatchSpan, BeginAt, Truncate
+from ringlog.replication.messages import Part, decode_fetch, decode_fetched, decode_held, encode_ask
+from ringlog.replication.replica import Replica
+from ringlog.replication.serving import Plan, ServingDesk
+from ringlog.replication.view import IsrProposal, PartitionView
+from ringlog.ring.frame import frame_header
+from ringlog.shard.asker import Asker, Outlet
+from ringlog.shard.commands import NodeApi
+from ringlog.shard.hosting import HostedPartition, Hosting
+from ringlog.shard.replica_answers import ReplicaAnswers
+from ringlog.shard.replica_log import HostedLog
+
+PROPOSE_AGAIN_MS = 500
+"""A proposal that was not answered, by a refusal or a change of the partition, is sent again."""
+LOOK_MS = 250
+"""How often leaders look whether a follower lags."""
+FOLLOW_MEMORY_SHARE = 4
+"""Followers ask for no more than one in so many bytes of the memory that is free."""
+
+_log = logging.getLogger(__name__)
+Lane = tuple[int, int]
+"""A node, and a shard of it."""
+
+
+class ReplicationDesk:
+    """All replicated partitions of a shard."""
+
+    def __init__(
+        self,
+        shard: int,
+        store: LogStore,
+        hosting: Hosting,
+        answers: ReplicaAnswers,
+        *,
+        committed: Callable[[HostedPartition], None],
+        role_changed: Callable[[HostedPartition], None],
+        first_session: int,
+    ) -> None:
+        """`committed`: readers may see more of a partition; `role_changed`: it is led here now, or no longer."""
+        self._shard = shard
+        self._store = store
+        self._hosting = hosting
+        self._answers = answers
+        self._committed = committed
+        self._role_changed = role_changed
+        self._first_session = first_session
+        self._desk = ServingDesk(self._find)
+        self._fetchers: dict[Lane, Fetcher] = {}
+        self._lane_of: dict[int, Lane] = {}
+        """Where each followed partition is followed."""
+        self._route: dict[Lane, int] = {}
+        """A partition of each lane: by its id the other side finds the shard."""
+        self._leading: dict[int, HostedPartition] = {}
+        self._proposed_ms: dict[int, int] = {}
+        self._look_ms = 0
+        self.peers: Outlet | None = None
+        """Takes frames to other nodes."""
+        self.controller: Outlet | None = None
+
+    # -- metadata ------------------------------------------------------------------------------------------------
+
+    def follow(self, now_ms: int) -> None:
+        """The metadata changed: every replica takes its view."""
+        for hosted in list(self._hosting.hosted.values()):
+            if hosted.replica is not None:
+                self._take_view(hosted, now_ms)
+
+    def opened(self, hosted: HostedPartition, now_ms: int) -> None:
+        """A partition is open: it may begin to lead or to follow."""
+        if hosted.replica is not None:
+            hosted.log.committed_offset = hosted.log.log_start_offset
+            self._take_view(hosted, now_ms)
+
+    def gone(self, hosted: HostedPartition) -> None:
+        """A partition is closed here."""
+        self._leading.pop(hosted.partition, None)
+        self._unfollow(hosted.partition)
+
+    def _take_view(self, hosted: HostedPartition, now_ms: int) -> None:
+        replica, image = hosted.replica, self._hosting.image
+        record, broker = image.partitions.get(hosted.partition), image.brokers.get(image.node_id)
+        if replica is None or record is None or broker is None:
+            return
+        changed = replica.follow(
+            self._view(hosted, record), HostedLog(hosted.log), broker.broker_epoch, now_ms
+        )
+        if changed:
+            self._unfollow(hosted.partition)
+            self._leading.pop(hosted.partition, None)
+            if replica.leader is not None:
+                self._leading[hosted.partition] = hosted
+            else:
+                why = NotLeader(f"{hosted.name} is not led by this node any more. Fetch metadata, then retry")
+                hosted.acks.refuse_all(why)
+                hosted.leader_acks.refuse_all(why)
+            if replica.follower is not None:
+                self._follow_leader(hosted, record)
+            elif replica.halted is not None:
+                _log.error("%s takes part in nothing: %s", hosted.name, replica.halted)
+            self._role_changed(hosted)
+            self._send_plans(self._desk.grown(hosted.partition, now_ms), now_ms)
+        self._advanced(hosted)
+
+    def _view(self, hosted: HostedPartition, record: Partition) -> PartitionView:
+        config = self._hosting.config_of(hosted.partition)
+        return PartitionView(
+            hosted.partition,
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+            record.replicas,
+            record.isr,
+            int(config["min.insync.replicas"]),
+            "compact" in config["cleanup.policy"],
+        )
+
+    def _follow_leader(self, hosted: HostedPartition, record: Partition) -> None:
+        assert hosted.replica is not None
+        shard = record.shard_on(record.leader)
+        assert shard is not None, "who leads is a replica"
+        lane = (record.leader, shard)
+        fetcher = self._fetchers.get(lane)
+        if fetcher is None:
+            image = self._hosting.image
+            epoch = image.brokers[image.node_id].broker_epoch
+            fetcher = Fetcher(image.node_id, epoch, self._shard, self._first_session)
+            self._fetchers[lane] = fetcher
+        fetcher.add(hosted.replica, HostedLog(hosted.log))
+        self._lane_of[hosted.partition] = lane
+        self._route[lane] = hosted.partition
+
+    def _unfollow(self, partition: int) -> None:
+        lane = self._lane_of.pop(partition, None)
+        if lane is None:
+            return
+        self._fetchers[lane].remove(partition)
+        if self._route.get(lane) == partition:
+            others = [other for other, where in self._lane_of.items() if where == lane]
+            if others:
+                self._route[lane] = others[0]
+
+    def _find(self, partition: int) -> tuple[Replica, HostedLog]:
+        hosted = self._hosting.find_led(partition)
+        if hosted.replica is None:
+            raise NotLeader(f"{hosted.name} has no replicas")
+        return hosted.replica, HostedLog(hosted.log)
+
+    # -- what other nodes send --------------------------------------------------------------------------------------
+
+    def take(self, asker: Asker, flags: int, body: memoryview, now_ms: int) -> None:
+        """A frame of another node: a fetch, a report, or an answer to a fetch of ours."""
+        if asker.api_key == NodeApi.REPLICA_HELD:
+            held = decode_held(body)
+            self._moved(self._desk.held(held.node, held.node_epoch, held.wants, now_ms))
+        elif flags:
+            self._take_answer(asker, flags, body, now_ms)
+        else:
+            plans, moved = self._desk.fetch(asker, decode_fetch(body), now_ms)
+            self._send_plans(plans, now_ms)
+            self._moved(moved)
+
+    def _send_plans(self, plans: list[Plan], now_ms: int) -> None:
+        for plan in plans:
+            asker = plan.asker
+            assert isinstance(asker, Asker)
+            self._answers.begin(asker, plan, partial(self._desk.put_back, plan))
+
+    def _moved(self, partitions: list[int]) -> None:
+        for partition in partitions:
+            hosted = self._hosting.hosted.get(partition)
+            if hosted is not None:
+                self._advanced(hosted)
+
+    def _advanced(self, hosted: HostedPartition) -> None:
+        """Readers may see what the watermark says."""
+        replica, log = hosted.replica, hosted.log
+        if replica is None or log.committed_offset is None:
+            return
+        if replica.high_watermark > log.committed_offset:
+            log.committed_offset = replica.high_watermark
+            self._committed(hosted)
+
+    def progress(self, hosted: HostedPartition, now_ms: int) -> None:
+        """More of a log is held."""
+        replica = hosted.replica
+        if replica is None:
+            return
+        if replica.leader is not None:
+            self._send_plans(self._desk.grown(hosted.partition, now_ms), now_ms)
+            if replica.leader.advance(HostedLog(hosted.log)):
+                self._advanced(hosted)
+        elif replica.follower is not None:
+            lane = self._lane_of[hosted.partition]
+            self._fetchers[lane].progressed(hosted.partition)
+
+    # -- answers to our fetches ---------------------------------------------------------------------------------------
+
+    def _take_answer(self, asker: Asker, flags: int, body: memoryview, now_ms: int) -> None:
+        lane = (asker.session, asker.correlation)
+        fetcher = self._fetchers.get(lane)
+        if fetcher is None:
+            return
+        if flags & Flag.ERROR:
+            fetcher.failed(now_ms)
+            return
+        head, at = decode_fetched(body)
+        parts = fetcher.take(head)
+        for part in parts or ():
+            data = body[at : at + part.nbytes]
+            at += part.nbytes
+            if self._lane_of.get(part.partition) != lane:
+                continue
+            try:
+                if part.error:
+                    fetcher.pause(part.partition, now_ms)
+                else:
+                    self._take_part(self._hosting.find(part.partition), part, data, now_ms)
+            except PartitionBusy:
+                fetcher.pause(part.partition, now_ms)
+            except ReplicaHalted as halted:
+                self._halt(part.partition, halted)
+            except (RinglogError, OSError) as error:
+                _log.warning("partition id %d cannot follow: %s", part.partition, error)
+                fetcher.pause(part.partition, now_ms)
+
+    def _take_part(self, hosted: HostedPartition, part: Part, data: memoryview, now_ms: int) -> None:
+        replica = hosted.replica
+        follower = replica.follower if replica is not None else None
+        if replica is None or follower is None:
+            return
+        # What comes from another node is not trusted: lengths, CRCs and structure, as of a client's batch.
+        table = check_batches(data) if data.nbytes else None
+        spans = _spans(table) if table is not None else []
+        log = HostedLog(hosted.log)
+        action = follower.take(part, spans, log)
+        if isinstance(action, Truncate):
+            self._truncate(hosted, action.offset, now_ms)
+        elif isinstance(action, BeginAt):
+            raise ReplicaHalted(
+                f"{hosted.name}: the leader's log begins at {action.offset}, behind the end of this one at "
+                f"{log.end_offset}. Stop the node, move the partition's directory away, and start it again"
+            )
+        elif isinstance(action, Append):
+            assert table is not None
+            append_as_they_are(self._store, hosted.name, data, table, now_ms=now_ms)
+            follower.appended(part, log)
+        self._advanced(hosted)
+
+    def _truncate(self, hosted: HostedPartition, offset: int, now_ms: int) -> None:
+        committed = hosted.log.committed_offset
+        hosted.log = self._store.truncate(hosted.name, offset, now_ms=now_ms)
+        hosted.log.committed_offset = committed
+        _log.info("%s is cut to %d, as its leader's history says", hosted.name, offset)
+        replica = hosted.replica
+        assert replica is not None
+        self._fetchers[self._lane_of[hosted.partition]].add(replica, HostedLog(hosted.log))
+
+    def _halt(self, partition: int, why: ReplicaHalted) -> None:
+        hosted = self._hosting.hosted.get(partition)
+        if hosted is not None and hosted.replica is not None:
+            _log.error("%s takes part in nothing any more: %s", hosted.name, why)
+            hosted.replica.halt(why)
+            self._unfollow(partition)
+
+    # -- time ----------------------------------------------------------------------------------------------------------
+
+    def work(self, now_ms: int) -> None:
+        """Once a cycle: ask, report, answer those whose time is up, propose."""
+        if self._fetchers:
+            self._ask(now_ms)
+        self._send_plans(self._desk.expire(now_ms), now_ms)
+        if self._leading and now_ms >= self._look_ms:
+            self._look_ms = now_ms + LOOK_MS
+            self._propose(now_ms)
+
+    def _ask(self, now_ms: int) -> None:
+        if self.peers is None:
+            return
+        credit = min(REPLICA_FETCH_BYTES, self._store.memory_free_bytes // FOLLOW_MEMORY_SHARE)
+        for lane, fetcher in self._fetchers.items():
+            fetch = fetcher.next_fetch(now_ms, credit)
+            if fetch is not None:
+                self._send(self.peers, NodeApi.REPLICA_FETCH, lane, encode_ask(fetch))
+            report = fetcher.report()
+            if report is not None:
+                self._send(self.peers, NodeApi.REPLICA_HELD, lane, encode_ask(report))
+
+    def _send(self, peers: Outlet, api: NodeApi, lane: Lane, body: bytes) -> None:
+        node, shard = lane
+        partition = self._route.get(lane, 0)
+        header = frame_header(
+            api_key=api, partition=partition, correlation=shard, session=node, body_bytes=len(body)
+        )
+        peers.send(header + body)
+
+    def _propose(self, now_ms: int) -> None:
+        if self.controller is None:
+            return
+        changes = []
+        for partition, hosted in self._leading.items():
+            leader = hosted.replica.leader if hosted.replica is not None else None
+            if leader is None:
+                continue
+            proposal = leader.propose(HostedLog(hosted.log), REPLICA_LAG_MS_DEFAULT, now_ms)
+            if proposal is None and now_ms - self._proposed_ms.get(partition, 0) >= PROPOSE_AGAIN_MS:
+                proposal = leader.pending
+            if proposal is not None:
+                self._proposed_ms[partition] = now_ms
+                changes.append(self._change(proposal))
+        if changes:
+            image = self._hosting.image
+            epoch = image.brokers[image.node_id].broker_epoch
+            body = encode_body(AlterIsrRequest(image.node_id, epoch, changes))
+            header = frame_header(
+                api_key=NodeApi.ALTER_ISR, partition=0, correlation=self._shard, body_bytes=len(body)
+            )
+            self.controller.send(header + body)
+
+    def _change(self, proposal: IsrProposal) -> IsrChange:
+        """Who is in sync and was not heard of in this epoch is named as the metadata knows it: it only stays."""
+        brokers = self._hosting.image.brokers
+        isr = []
+        for node, epoch in proposal.isr:
+            known = brokers.get(node)
+            isr.append((node, known.broker_epoch if epoch < 0 and known is not None else epoch))
+        return IsrChange(proposal.partition, proposal.leader_epoch, proposal.partition_epoch, isr)
+
+    def altered(self, reply: AlterIsrReply) -> None:
+        """The controller's answer: what it refused may be proposed anew; what it took shows in the metadata."""
+        for state in reply.partitions:
+            hosted = self._leading.get(state.partition)
+            leader = hosted.replica.leader if hosted is not None and hosted.replica is not None else None
+            if state.error and leader is not None and leader.pending is not None:
+                leader.refused(leader.pending)
+
+    @property
+    def next_due_ms(self) -> int | None:
+        due = [at for at in (self._desk.next_deadline_ms,) if at is not None]
+        due += [at for at in (fetcher.due_ms() for fetcher in self._fetchers.values()) if at is not None]
+        if self._leading:
+            due.append(self._look_ms)
+        return min(due, default=None)
+
+    def forget(self, outlet: object) -> None:
+        """The process that speaks with other nodes died: what was asked through it is not answered any more."""
+        self._desk.leave(lambda asker: isinstance(asker, Asker) and asker.outlet is outlet)
+        if outlet is self.peers:
+            self.peers = None
+
+
+def _spans(table: NDArray[np.void]) -> list[BatchSpan]:
+    return [BatchSpan(*row) for row in table[["base_offset", "last_offset", "leader_epoch"]].tolist()]

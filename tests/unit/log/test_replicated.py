@@ -1,0 +1,110 @@
+"""A follower's log: batches as the leader stamped them, gaps and all, also after a crash."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from ringlog.errors import InvariantBroken
+from ringlog.limits import MIB
+from ringlog.log.partition import PartitionLog
+from ringlog.log.replicated import append_as_they_are
+from ringlog.log.settings import LogSettings
+from ringlog.log.store import LogStore
+from ringlog.model import TopicPartition
+from ringlog.records.scan import check, stamp
+from tests.support.fake_disk import FakeDisk
+from tests.support.logs import aligned_memory, batch_of
+
+NAME = TopicPartition("events", 0)
+COMPACTED = LogSettings(compact=True, gaps_at_append=True)
+
+
+def opened(disk: FakeDisk, settings: LogSettings = COMPACTED) -> tuple[LogStore, PartitionLog]:
+    store = LogStore(disk, "/data", memory=aligned_memory(64 * MIB))
+    return store, store.open(NAME, settings, now_ms=0)
+
+
+def new_disk() -> FakeDisk:
+    disk = FakeDisk(seed=1)
+    disk.make_dir("/data")
+    return disk
+
+
+def stamped(*batches: tuple[int, int, bytes], producer=None) -> bytearray:
+    """Batches of one record each: (offset, epoch, value)."""
+    data = bytearray()
+    for offset, epoch, value in batches:
+        one = bytearray(batch_of(value, producer=producer))
+        stamp(one, base_offset=offset, leader_epoch=epoch)
+        data += one
+    return data
+
+
+def append(store: LogStore, data: bytearray) -> None:
+    append_as_they_are(store, NAME, memoryview(data), check(data, dense=False), now_ms=0)
+
+
+def test_not_a_byte_is_changed():
+    store, log = opened(new_disk())
+    data = stamped((0, 3, b"a"), (1, 3, b"b"), (2, 5, b"c"))
+    append(store, bytearray(data))
+    store.drain(now_ms=0)
+    assert store.read_now(NAME, 0, MIB).tobytes() == bytes(data)
+    assert (log.next_offset, log.flushed_offset) == (3, 3)
+    assert [tuple(start) for start in log.epochs.starts] == [(3, 0), (5, 2)]
+
+
+def test_gaps_are_kept_and_read_over_also_after_a_crash():
+    disk = new_disk()
+    store, log = opened(disk)
+    data = stamped((0, 1, b"a"), (10, 1, b"b"), (20, 2, b"c"))
+    append(store, bytearray(data))
+    append(store, stamped((100, 2, b"d")))
+    store.drain(now_ms=0)
+    assert log.next_offset == 101
+    assert store.read_now(NAME, 5, MIB).next_offset == 101
+    again, log = opened(disk.crash(random.Random(1), survival=0.0))
+    assert log.next_offset == 101
+    assert [tuple(start) for start in log.epochs.starts] == [(1, 0), (2, 20)]
+    assert again.read_now(NAME, 0, MIB).tobytes()[: len(data)] == bytes(data)
+
+
+def test_it_can_be_cut_and_go_on():
+    store, _ = opened(new_disk())
+    append(store, stamped((0, 1, b"a"), (1, 2, b"b"), (2, 2, b"c")))
+    log = store.truncate(NAME, 1, now_ms=0)
+    assert (log.next_offset, log.epochs.latest) == (1, 1)
+    append(store, stamped((1, 3, b"B")))
+    store.drain(now_ms=0)
+    assert (log.next_offset, log.epochs.latest) == (2, 3)
+
+
+def test_a_producer_is_known_by_what_was_replicated():
+    store, log = opened(new_disk())
+    append(store, stamped((7, 1, b"a"), producer=(77, 0, 0)))
+    assert log.producers.entries[0].producer_id == 77
+    assert log.producers.entries[0].batches[0].base_offset == 7
+
+
+@pytest.mark.parametrize("batch", [(1, 5, b"overlaps"), (2, 4, b"of an earlier epoch")])
+def test_what_cannot_stand_behind_the_log_is_refused(batch):
+    store, _ = opened(new_disk())
+    append(store, stamped((0, 5, b"a"), (1, 5, b"b")))
+    with pytest.raises(InvariantBroken):
+        append(store, stamped(batch))
+
+
+def test_readers_see_no_more_than_is_committed_and_followers_all_that_is_held():
+    store, log = opened(new_disk())
+    append(store, stamped((0, 1, b"a"), (1, 1, b"b"), (2, 1, b"c")))
+    store.drain(now_ms=0)
+    log.committed_offset = 2
+    assert (log.readable_offset, log.held_offset) == (2, 3)
+    assert store.read_now(NAME, 0, MIB).next_offset == 2, "a batch of an extent, not all of it"
+    assert store.read_tail(NAME, 0, MIB, held=True).next_offset == 3
+    assert store.read_now(NAME, 2, MIB).nbytes == 0
+    store._tail.evict_oldest()
+    assert store.read_now(NAME, 0, MIB).next_offset == 2
+    assert store.read_now(NAME, 2, MIB).nbytes == 0

@@ -1,0 +1,242 @@
+"""Replication in shards: real logs on three nodes, with the network and the controller played by the test."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringlog.limits import REPLICA_LAG_MS_DEFAULT
+from ringlog.model import Durability
+from ringlog.net.framing import Acks, Api
+from ringlog.net.messages import LATEST, ListOffsetsReply, ListOffsetsRequest, OffsetQuery, decode_body
+from ringlog.net.wire_errors import NUMBERS
+from tests.support.shard_cluster import PARTITION, ShardCluster
+
+
+def produce(cluster: ShardCluster, node: int, *values: bytes, acks: Acks = Acks.ALL, producer=None) -> None:
+    for value in values:
+        cluster.worlds[node].produce(value, acks=acks, producer=producer)
+
+
+def replies(cluster: ShardCluster, node: int) -> list:
+    return cluster.worlds[node].net.take()
+
+
+def acked(cluster: ShardCluster, node: int) -> list[int]:
+    """Offsets of what was acknowledged as committed."""
+    found = []
+    for reply in replies(cluster, node):
+        assert reply.error is None, reply.error
+        assert reply.produced.durability == Durability.COMMITTED
+        found.append(reply.produced.base_offset)
+    return found
+
+
+def read(cluster: ShardCluster, node: int, offset: int = 0):
+    """What a consumer gets there."""
+    world = cluster.worlds[node]
+    world.net.take()
+    world.fetch((PARTITION, offset))
+    world.settle(5)
+    _, rows = world.only_fetched()
+    return rows[PARTITION]
+
+
+def test_a_record_is_acknowledged_as_committed_when_all_have_flushed_it():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a", b"b")
+    cluster.worlds[1].settle()
+    assert replies(cluster, 1) == [], "the leader alone has it"
+    cluster.run()
+    assert acked(cluster, 1) == [0, 1]
+    for node in (1, 2, 3):
+        assert cluster.values(node) == [b"a", b"b"]
+
+
+def test_followers_have_the_same_bytes():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a", b"b", b"c")
+    cluster.run()
+    name = cluster.worlds[1].name()
+    one, two, three = (
+        cluster.worlds[n].store.read_tail(name, 0, 9999, held=True).tobytes() for n in (1, 2, 3)
+    )
+    assert one == two == three != b""
+
+
+def test_consumers_see_what_is_committed_and_nothing_else():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a")
+    cluster.run()
+    cluster.cut.add(3)
+    produce(cluster, 1, b"b")
+    cluster.run()
+    row = read(cluster, 1)
+    assert (row.readable_offset, row.next_offset) == (1, 1)
+    cluster.cut.clear()
+    cluster.run(20, after_ms=500)
+    assert read(cluster, 1).next_offset == 2
+
+
+def test_a_leader_that_is_asked_alone_answers_when_it_has_flushed():
+    cluster = ShardCluster()
+    cluster.cut |= {2, 3}
+    produce(cluster, 1, b"a", acks=Acks.LEADER)
+    cluster.run()
+    (reply,) = replies(cluster, 1)
+    assert reply.produced.durability == Durability.FLUSHED
+
+
+def test_who_does_not_lead_sends_clients_elsewhere():
+    cluster = ShardCluster()
+    produce(cluster, 2, b"a")
+    (reply,) = replies(cluster, 2)
+    assert reply.error.code == "NOT_LEADER" and reply.error.retriable
+    assert read(cluster, 2).error != 0
+
+
+def test_a_new_leader_has_all_that_was_acknowledged_and_goes_on():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a", b"b")
+    cluster.run()
+    assert acked(cluster, 1) == [0, 1]
+    cluster.cut.add(1)
+    cluster.elect(2, 2, 3, isr=(2, 3))
+    produce(cluster, 2, b"c")
+    cluster.run()
+    assert acked(cluster, 2) == [2]
+    assert read(cluster, 2).next_offset == 3
+
+
+def test_what_the_old_leader_alone_had_is_cut_when_it_returns_and_its_producers_are_told():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a")
+    cluster.run()
+    acked(cluster, 1)
+    cluster.cut.add(1)
+    produce(cluster, 1, b"never committed", b"nor this")
+    cluster.run()
+    cluster.elect(2, 2, 3, isr=(2, 3))
+    produce(cluster, 2, b"b")
+    cluster.run()
+    assert cluster.values(1) == [b"a", b"never committed", b"nor this"]
+    cluster.cut.clear()
+    cluster.hear(1)
+    assert [reply.error.code for reply in replies(cluster, 1)] == ["NOT_LEADER", "NOT_LEADER"]
+    cluster.run(20, after_ms=100)
+    assert [cluster.values(node) for node in (1, 2, 3)] == [[b"a", b"b"]] * 3
+    cluster.answer_proposals()
+    assert cluster.record.isr == (1, 2, 3), "it has caught up, and the leader proposed it"
+
+
+def test_a_node_that_lost_power_has_what_it_reported_and_fetches_the_rest():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a", b"b")
+    cluster.run()
+    assert acked(cluster, 1) == [0, 1]
+    cluster.lose_power(3)
+    cluster.tell(isr=(1, 2))
+    produce(cluster, 1, b"c")
+    cluster.run()
+    assert acked(cluster, 1) == [2]
+    cluster.start(3)
+    assert cluster.values(3) == [b"a", b"b"]
+    cluster.run(20, after_ms=100)
+    assert cluster.values(3) == [b"a", b"b", b"c"]
+    cluster.answer_proposals()
+    assert cluster.record.isr == (1, 2, 3)
+
+
+def test_all_lose_power_and_nothing_acknowledged_is_lost():
+    cluster = ShardCluster()
+    produce(cluster, 1, *[b"%d" % n for n in range(20)])
+    cluster.run()
+    assert len(acked(cluster, 1)) == 20
+    for node in (1, 2, 3):
+        cluster.lose_power(node)
+    for node in (1, 2, 3):
+        cluster.start(node)
+    cluster.elect(3)
+    cluster.run(20, after_ms=100)
+    assert [cluster.values(node) for node in (1, 2, 3)] == [[b"%d" % n for n in range(20)]] * 3
+    assert read(cluster, 3).readable_offset == 20
+
+
+def test_a_repeat_after_a_failover_is_answered_with_its_first_offset():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a", producer=(77, 0, 0))
+    cluster.run()
+    assert acked(cluster, 1) == [0]
+    cluster.elect(2)
+    cluster.run(20, after_ms=100)
+    produce(cluster, 2, b"a", producer=(77, 0, 0))
+    cluster.run()
+    assert acked(cluster, 2) == [0]
+    assert cluster.values(2) == [b"a"]
+
+
+def test_too_few_in_sync_replicas_are_said_so():
+    cluster = ShardCluster()
+    cluster.tell(isr=(1,))
+    produce(cluster, 1, b"a")
+    (reply,) = replies(cluster, 1)
+    assert reply.error.code == "NOT_ENOUGH_REPLICAS" and reply.error.retriable
+
+
+def test_a_partition_without_a_leader_says_what_to_do():
+    cluster = ShardCluster()
+    cluster.tell(leader=-1, leader_epoch=2, isr=(1,))
+    produce(cluster, 2, b"a")
+    (reply,) = replies(cluster, 2)
+    assert reply.error.code == "PARTITION_OFFLINE"
+
+
+def test_a_follower_that_lags_is_proposed_to_leave_and_commits_go_on_without_it():
+    cluster = ShardCluster()
+    cluster.run()
+    cluster.cut.add(3)
+    produce(cluster, 1, b"a")
+    cluster.run()
+    assert replies(cluster, 1) == []
+    cluster.run(30, after_ms=REPLICA_LAG_MS_DEFAULT // 20)
+    assert (1, 2) in cluster.answer_proposals()
+    cluster.run()
+    assert acked(cluster, 1) == [0]
+
+
+def test_a_proposal_that_is_refused_is_made_anew():
+    cluster = ShardCluster()
+    cluster.tell(isr=(1, 2))
+    cluster.run(20, after_ms=50)
+    assert set(cluster.answer_proposals(error=3)) == {(1, 2, 3)}
+    cluster.run(20, after_ms=50)
+    assert set(cluster.answer_proposals()) == {(1, 2, 3)}
+
+
+def test_a_new_leader_does_not_say_where_the_log_ends_before_it_knows():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a")
+    cluster.run()
+    cluster.cut |= {1, 3}
+    cluster.elect(2, 2)
+    world = cluster.worlds[2]
+
+    def ask():
+        world.send(Api.LIST_OFFSETS, ListOffsetsRequest([OffsetQuery(PARTITION, LATEST)]))
+        (reply,) = world.net.take()
+        return decode_body(reply.body, ListOffsetsReply).found[0]
+
+    assert ask().error == NUMBERS["OFFSET_NOT_AVAILABLE"]
+    cluster.cut.clear()
+    cluster.hear()
+    cluster.run(20, after_ms=100)
+    assert (ask().error, ask().offset) == (0, 1)
+
+
+@pytest.mark.parametrize("size", [10, 100_000])
+def test_large_and_small_data_arrive_whole(size):
+    cluster = ShardCluster()
+    values = [bytes([n]) * size for n in range(12)]
+    produce(cluster, 1, *values)
+    cluster.run(20)
+    assert acked(cluster, 1) == list(range(12))
+    assert cluster.values(3) == values
