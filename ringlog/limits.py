@@ -183,6 +183,12 @@ REPLICATION_FACTOR_MAX = 64
 # The quorum of controllers.
 QUORUM_APPEND_BYTES_MAX = 1 * MIB
 """Data of the entries in one message; a single larger entry is sent all the same."""
+QUORUM_FILE_BYTES_MAX = 16 * MIB
+"""A voter's file that is longer than this is replaced by a snapshot."""
+CONTROLLER_ANSWER_MS_MAX = 5_000
+"""How long a node waits for the answer of the active controller."""
+PEER_MESSAGES_MAX = 1024
+"""Messages to one other controller, or from all of them, that wait; more are dropped, and said again."""
 
 assert FRAME_BYTES_MAX <= REQUEST_RING_BYTES // 4 - 8
 assert CONTROL_BODY_BYTES_MAX + DELTA_RECORDS_MAX * KIB // 2 <= CONTROL_RING_BYTES // 4

@@ -71,7 +71,7 @@ class ActiveController:
                 return isr.alter_isr(image, request)
             case CreateTopicRequest():
                 return commands.create_topic(
-                    image, request, shards=1, default_partitions=self._default_partitions
+                    image, request, shards=1, default_partitions=self._default_partitions, clustered=True
                 )
             case DeleteTopicRequest():
                 return commands.delete_topic(image, request)

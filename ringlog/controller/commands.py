@@ -86,9 +86,10 @@ def create_topic(
     shards: int,
     default_partitions: int,
     internal: bool = False,
+    clustered: bool = False,
 ) -> Outcome:
-    """A new topic, its partitions spread over the shards that have the fewest. Only the node itself makes `internal`
-    ones, when they are first needed."""
+    """A new topic, its partitions spread over the shards that have the fewest; `clustered`, over nodes that registered.
+    Only the node itself makes `internal` ones, when they are first needed."""
     name = request.name
     if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
         raise InvalidRequest(
@@ -102,14 +103,15 @@ def create_topic(
         )
     if name in image.topics:
         raise TopicExists(f"topic {name!r} is there already")
-    _require_factor(image, request)
+    _require_factor(image, request, clustered=clustered)
     check_config(request.config)
     count = default_partitions if request.partitions == -1 else request.partitions
     _require_count(image, name, count, count)
     if len(image.topics) >= TOPICS_MAX:
         raise LimitExceeded(f"the node has {len(image.topics)} topics, and takes no more than {TOPICS_MAX}")
     topic = Topic(image.next_topic_id, name, dict(request.config))
-    made = _new_partitions(image, topic.topic_id, range(count), shards, request.replication_factor)
+    factor = _default_factor(image) if request.replication_factor == -1 else request.replication_factor
+    made = _new_partitions(image, topic.topic_id, range(count), shards, factor if clustered else 0)
     records: list[MetadataRecord] = [topic, *made]
     if request.validate_only:
         preview = TopicMetadata(name, "", -1, [], dict(request.config))
@@ -225,9 +227,9 @@ def _require_count(image: MetadataImage, name: str, count: int, added: int) -> N
         )
 
 
-def _require_factor(image: MetadataImage, request: CreateTopicRequest) -> None:
+def _require_factor(image: MetadataImage, request: CreateTopicRequest, *, clustered: bool) -> None:
     factor = request.replication_factor
-    if image.brokers:
+    if clustered:
         if factor != -1 and not 1 <= factor <= REPLICATION_FACTOR_MAX:
             raise InvalidRequest(f"replication_factor={factor}: use 1 to {REPLICATION_FACTOR_MAX}")
         wanted = factor if factor != -1 else _default_factor(image)
@@ -241,14 +243,15 @@ def _require_factor(image: MetadataImage, request: CreateTopicRequest) -> None:
 
 
 def _default_factor(image: MetadataImage) -> int:
-    return min(REPLICATION_FACTOR_DEFAULT, len(image.brokers))
+    return max(1, min(REPLICATION_FACTOR_DEFAULT, len(image.brokers)))
 
 
 def _new_partitions(
     image: MetadataImage, topic_id: int, indexes: Iterable[int], shards: int, factor: int
 ) -> list[Partition]:
-    if image.brokers:
-        return _new_replicated(image, topic_id, indexes, _default_factor(image) if factor == -1 else factor)
+    """Partitions with so many replicas; 0: of a node on its own."""
+    if factor:
+        return _new_replicated(image, topic_id, indexes, factor)
     loads = image.shard_loads(shards)
     made: list[Partition] = []
     for at, index in enumerate(indexes):

@@ -68,7 +68,7 @@ def cluster(nodes: int = 3, partitions: int = 6, factor: int = 3, racks: int = 0
     for node_id in range(1, nodes + 1):
         join(image, node_id, rack=f"r{node_id % racks}" if racks else "")
     request = CreateTopicRequest("t", partitions, factor)
-    done(image, create_topic(image, request, shards=1, default_partitions=1))
+    done(image, create_topic(image, request, shards=1, default_partitions=1, clustered=True))
     return image
 
 
@@ -100,11 +100,18 @@ def test_a_topic_waits_for_enough_nodes():
     assert refused.value.retriable
 
 
+def test_a_cluster_without_nodes_makes_no_topics():
+    with pytest.raises(NotEnoughBrokers):
+        cluster(nodes=0, factor=1)
+    with pytest.raises(NotEnoughBrokers):
+        cluster(nodes=0, factor=-1)
+
+
 def test_more_in_sync_replicas_than_replicas_are_refused():
     image = cluster()
     request = CreateTopicRequest("u", 1, 2, {"min.insync.replicas": "3"})
     with pytest.raises(InvalidRequest, match="could ever be written"):
-        create_topic(image, request, shards=1, default_partitions=1)
+        create_topic(image, request, shards=1, default_partitions=1, clustered=True)
 
 
 def test_a_silent_leader_is_followed_by_an_in_sync_replica():
@@ -256,7 +263,7 @@ def test_a_node_that_leaves_in_order_hands_over_first():
     assert reply == BrokerHeartbeatReply(fenced=False, may_stop=True)
     assert all(2 not in partition.isr and partition.leader in (1, 3) for partition in everything(image))
     with pytest.raises(NotEnoughBrokers):
-        create_topic(image, CreateTopicRequest("u", 1, 3), shards=1, default_partitions=1)
+        create_topic(image, CreateTopicRequest("u", 1, 3), shards=1, default_partitions=1, clustered=True)
 
 
 def test_a_node_with_fewer_shards_serves_everything_all_the_same():

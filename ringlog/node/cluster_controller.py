@@ -1,0 +1,226 @@
+"""The controller of a node in a cluster: a voter of the quorum, the metadata on it, and the way to whoever leads.
+
+Requests of this node go to the active controller, which may be in this process or in another; the answer comes when the
+records are committed. A request whose answer does not come is refused, retriably: it may have been done or not.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from ringlog.consensus.messages import Entry, Snapshot
+from ringlog.consensus.timing import Timing
+from ringlog.controller.active import ActiveController, Request
+from ringlog.controller.image import MetadataImage
+from ringlog.controller.records import Identity, MetadataRecord
+from ringlog.errors import CorruptFrame, NotController, RequestTimeout, RinglogError
+from ringlog.limits import CONTROLLER_ANSWER_MS_MAX
+from ringlog.net import cluster_messages, messages
+from ringlog.net.messages import ErrorReply, decode_body, encode_body
+from ringlog.net.peer_links import PeerLinks, PeerMessage
+from ringlog.net.wire_errors import error_reply, raised
+from ringlog.node.quorum import Quorum
+from ringlog.node.quorum_store import QuorumStore
+
+SESSION_MS = 1_000.0
+"""A node that is silent for this long is fenced."""
+
+Answered = Callable[[msgspec.Struct | RinglogError], None]
+_records = msgspec.msgpack.Decoder(list[MetadataRecord])
+_REPLIES: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
+    cluster_messages.RegisterBrokerRequest: cluster_messages.RegisterBrokerReply,
+    cluster_messages.BrokerHeartbeatRequest: cluster_messages.BrokerHeartbeatReply,
+    cluster_messages.AlterIsrRequest: cluster_messages.AlterIsrReply,
+    messages.CreateTopicRequest: messages.TopicReply,
+    messages.DeleteTopicRequest: messages.TopicReply,
+    messages.AlterTopicRequest: messages.TopicReply,
+    messages.AddPartitionsRequest: messages.TopicReply,
+    messages.InitProducerRequest: messages.InitProducerReply,
+}
+_KINDS: dict[str, type[msgspec.Struct]] = {kind.__name__: kind for kind in _REPLIES}
+
+
+class _Asked(msgspec.Struct, array_like=True, frozen=True):
+    """A request on its way to the active controller."""
+
+    kind: str
+    body: bytes
+
+
+_asked = msgspec.msgpack.Decoder(_Asked)
+
+
+class ClusterController:
+    """Runs in the controller process of every node of a cluster."""
+
+    def __init__(
+        self,
+        store: QuorumStore,
+        endpoints: Mapping[int, str],
+        *,
+        now_ms: Callable[[], float],
+        timing: Timing | None = None,
+    ) -> None:
+        self.node_id = store.me.node_id
+        self.image = MetadataImage()
+        """What is committed, as far as this node knows."""
+        self.published: list[tuple[int, list[MetadataRecord]]] = []
+        """Versions and records that were committed since somebody took them away: for the processes of this node."""
+        self._now_ms = now_ms
+        self._active: ActiveController | None = None
+        self._active_epoch = 0
+        self._asked: dict[int, tuple[type[msgspec.Struct], float, Answered]] = {}
+        self._number = secrets.randbits(48)
+        self._links = PeerLinks(self.node_id, endpoints)
+        self.quorum = Quorum(store, self._links, self, now_ms=now_ms, timing=timing)
+
+    # -- the state machine -------------------------------------------------------------------------------------
+
+    def apply(self, entry: Entry) -> None:
+        records = _records.decode(entry.data) if entry.kind == "data" else []
+        for record in records:
+            self.image.replay(record)
+            if isinstance(record, Identity):
+                self.quorum.join(record.cluster_id)
+        self.image.version = entry.index
+        self.published.append((entry.index, records))
+
+    def restore(self, snapshot: Snapshot) -> None:
+        self.image = MetadataImage()
+        records = _records.decode(snapshot.data) if snapshot.data else []
+        for record in records:
+            self.image.replay(record)
+        self.image.version = snapshot.last_index
+        self.published = [(snapshot.last_index, records)]
+
+    def snapshot(self) -> bytes:
+        return msgspec.msgpack.encode(self.image.records())
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    def ask(self, request: Request, answered: Answered) -> None:
+        """Have the active controller do something, wherever it is."""
+        leader_id = self.quorum.raft.leader_id
+        if leader_id is None:
+            answered(NotController("no controller is elected yet. Retry after a pause"))
+        elif leader_id == self.node_id:
+            self._judge(request, answered)
+        else:
+            self._number += 1
+            body = msgspec.msgpack.encode(_Asked(type(request).__name__, encode_body(request)))
+            if self._links.send(leader_id, "ask", body, number=self._number):
+                until_ms = self._now_ms() + CONTROLLER_ANSWER_MS_MAX
+                self._asked[self._number] = (_REPLIES[type(request)], until_ms, answered)
+            else:
+                answered(
+                    NotController(f"node {leader_id}, the controller, cannot be reached. Retry after a pause")
+                )
+
+    def run(self, wait_s: float) -> None:
+        """One pass."""
+        self.quorum.run(wait_s)
+        others, self.quorum.others = self.quorum.others, []
+        for message in others:
+            if message.kind == "ask":
+                self._serve(message)
+            else:
+                self._answered(message)
+        active = self._in_office()
+        if active is not None:
+            records = active.due(self._now_ms())
+            if records:
+                self._append(active, records, lambda done: None)
+        self._give_up()
+
+    def close(self) -> None:
+        self.quorum.close()
+
+    def _in_office(self) -> ActiveController | None:
+        raft = self.quorum.raft
+        if not self.quorum.leads:
+            self._active = None
+            return None
+        if self._active is None or self._active_epoch != raft.epoch:
+            entries = raft.log.slice(raft.applied_index + 1)
+            appended = [r for entry in entries if entry.kind == "data" for r in _records.decode(entry.data)]
+            self._active = ActiveController(
+                self.image, appended, session_ms=SESSION_MS, now_ms=self._now_ms()
+            )
+            self._active_epoch = raft.epoch
+            if not self._active.planned.cluster_id:
+                identity = Identity(secrets.token_hex(8), self.node_id)
+                self._append(self._active, [identity], lambda done: None)
+        return self._active
+
+    def _judge(self, request: Request, answered: Answered) -> None:
+        try:
+            active = self._in_office()
+            if active is None:
+                raise NotController("another node is the controller now. Retry")
+            version = self.quorum.raft.commit_index
+            outcome = active.judge(request, committed_version=version, now_ms=self._now_ms())
+        except RinglogError as error:
+            answered(error)
+            return
+
+        def committed(done: bool) -> None:
+            answered(
+                outcome.reply(self.image)
+                if done
+                else RequestTimeout(
+                    "the controller changed before the change was committed. Look, then retry"
+                )
+            )
+
+        if outcome.records:
+            self._append(active, outcome.records, committed)
+        else:
+            # It was judged by what is on its way, and may not be told before that is true.
+            self.quorum.when_committed(committed)
+
+    def _append(
+        self, active: ActiveController, records: list[MetadataRecord], done: Callable[[bool], None]
+    ) -> None:
+        self.quorum.propose(msgspec.msgpack.encode(records), done)
+        active.appended(records)
+        self.quorum.pump()
+
+    def _serve(self, message: PeerMessage) -> None:
+        """Another node asks."""
+
+        def answered(reply: msgspec.Struct | RinglogError) -> None:
+            failed = isinstance(reply, RinglogError)
+            body = encode_body(error_reply(reply) if isinstance(reply, RinglogError) else reply)
+            self._links.send(message.source, "answer", body, number=message.number, error=failed)
+
+        try:
+            asked = _asked.decode(message.body)
+            if asked.kind not in _KINDS:
+                raise CorruptFrame("request", 0, f"{asked.kind[:40]!r} is none")
+            request: Any = decode_body(asked.body, _KINDS[asked.kind])
+        except (msgspec.DecodeError, CorruptFrame) as wrong:
+            answered(wrong if isinstance(wrong, CorruptFrame) else CorruptFrame("request", 0, str(wrong)))
+            return
+        self._judge(request, answered)
+
+    def _answered(self, message: PeerMessage) -> None:
+        kind, _, answered = self._asked.pop(message.number, (None, 0.0, None))
+        if kind is None or answered is None:
+            return
+        try:
+            if message.error:
+                answered(raised(decode_body(message.body, ErrorReply)))
+            else:
+                answered(decode_body(message.body, kind))
+        except CorruptFrame as wrong:
+            answered(wrong)
+
+    def _give_up(self) -> None:
+        now_ms = self._now_ms()
+        for number in [number for number, (_, until_ms, _) in self._asked.items() if until_ms <= now_ms]:
+            _, _, answered = self._asked.pop(number)
+            answered(RequestTimeout("the controller did not answer in time. Look, then retry"))
