@@ -62,38 +62,35 @@ def _joined(batches: list[Any]) -> Iterator[Any]:
 def rows_of(batch: Any, topic: str | None, now_ms: int) -> Iterator[Rows]:
     """The rows of a batch by (topic, partition), each group's in their own order. The option `topic` wins over the
     column, as it does with Kafka's sink."""
-    codes, places = _places(batch, topic)
-    if len(places) == 1:
-        yield _rows(batch, *places[0], now_ms)
-        return
-    order = np.argsort(codes, kind="stable")
-    bounds = np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=len(places)))))
-    ordered = batch.take(pa.array(order))
-    for (name, partition), start, stop in zip(places, bounds[:-1], bounds[1:], strict=True):
-        if stop > start:
-            yield _rows(ordered.slice(start, stop - start), name, partition, now_ms)
-
-
-def _places(batch: Any, topic: str | None) -> tuple[Any, list[tuple[str, int | None]]]:
-    """For each row the number of its place; and the places."""
-    count = batch.num_rows
     topics, topic_codes = _topics(batch, topic)
-    partitions, partition_codes = [_ANY], np.zeros(count, np.int64)
-    if "partition" in batch.schema.names:
-        column = batch.column("partition")
-        lowest = pc.min(column).as_py()
-        if lowest is not None and lowest < 0:
-            raise InvalidRequest(
-                f"partition {lowest} is none: they begin at 0, and null leaves it to the key"
-            )
-        numbers = pc.fill_null(column, _ANY).to_numpy(zero_copy_only=False)
-        found, partition_codes = np.unique(numbers, return_inverse=True)
-        partitions = found.tolist()
-    places = [(name, None if partition == _ANY else partition) for name in topics for partition in partitions]
-    return topic_codes * len(partitions) + partition_codes, places
+    partitions, partition_codes = _partitions(batch)
+    if len(topics) == len(partitions) == 1:
+        yield _rows(batch, topics[0], None if partitions[0] == _ANY else partitions[0], now_ms)
+        return
+    codes = topic_codes * len(partitions) + partition_codes
+    places, counts = np.unique(codes, return_counts=True)
+    batch = batch.take(pa.array(np.argsort(codes, kind="stable")))
+    start = 0
+    for place, count in zip(places.tolist(), counts.tolist(), strict=True):
+        name, partition = topics[place // len(partitions)], partitions[place % len(partitions)]
+        yield _rows(batch.slice(start, count), name, None if partition == _ANY else partition, now_ms)
+        start += count
+
+
+def _partitions(batch: Any) -> tuple[list[int], Any]:
+    """The partitions that are named, and for each row the place of its own among them."""
+    if "partition" not in batch.schema.names:
+        return [_ANY], np.zeros(batch.num_rows, np.int64)
+    column = batch.column("partition")
+    lowest = pc.min(column).as_py()
+    if lowest is not None and lowest < 0:
+        raise InvalidRequest(f"partition {lowest} is none: they begin at 0, and null leaves it to the key")
+    found, codes = np.unique(pc.fill_null(column, _ANY).to_numpy(zero_copy_only=False), return_inverse=True)
+    return found.tolist(), codes
 
 
 def _topics(batch: Any, topic: str | None) -> tuple[list[str], Any]:
+    """The topics that are named, and for each row the place of its own among them."""
     if topic is not None:
         return [topic], np.zeros(batch.num_rows, np.int64)
     column = batch.column("topic")

@@ -26,16 +26,15 @@ def orders(ringlog_node) -> str:
     return ringlog_node.bootstrap
 
 
-def write(frame, bootstrap: str, topic: str | None = "orders", **options: str) -> None:
-    writer = frame.write.format("ringlog").option("bootstrap", bootstrap).options(**options).mode("append")
-    (writer if topic is None else writer.option("topic", topic)).save()
+def write(frame, bootstrap: str, **options: str) -> None:
+    frame.write.format("ringlog").option("bootstrap", bootstrap).options(**options).mode("append").save()
 
 
 def test_every_row_is_written_once_to_the_partition_of_its_key(spark, orders):
     frame = spark.range(0, 50_000, 1, 3).selectExpr(
         "CAST(id % 1000 AS string) key", "CAST(id AS string) value"
     )
-    write(frame, orders)
+    write(frame, orders, topic="orders")
     found = read_topic(orders, "orders")
     numbers = [int(value) for value in found["value"].to_pylist()]
     assert sorted(numbers) == list(range(50_000))
@@ -55,7 +54,7 @@ def test_topic_partition_headers_and_time_are_those_of_the_columns(spark, orders
     ]
     schema = f"topic string, partition int, key binary, value binary, headers {HEADERS}, timestamp timestamp"
     before_ms = time.time_ns() // 1_000_000
-    write(spark.createDataFrame(rows, schema), orders, topic=None)
+    write(spark.createDataFrame(rows, schema), orders)
 
     found = {row["partition"]: row for row in read_topic(orders, "orders").to_pylist()}
     assert found.keys() == {0, 2}
@@ -68,14 +67,16 @@ def test_topic_partition_headers_and_time_are_those_of_the_columns(spark, orders
 
 
 def test_what_was_written_is_read_back_by_the_source(spark, orders):
-    write(spark.range(1000).selectExpr("CAST(id AS string) value"), orders)
+    write(spark.range(1000).selectExpr("CAST(id AS string) value"), orders, topic="orders")
     read = spark.read.format("ringlog").option("bootstrap", orders).option("subscribe", "orders").load()
     assert read.select(F.sum(F.expr("CAST(CAST(value AS string) AS int)"))).head()[0] == 499_500
 
 
 def test_records_of_0_bytes_and_of_10_mb_arrive(spark, orders):
     lengths = spark.createDataFrame([(0,), (10_000_000,)], "length int")
-    write(lengths.select(F.expr("repeat('x', length) AS value")), orders, compressionType="zstd")
+    write(
+        lengths.select(F.expr("repeat('x', length) AS value")), orders, topic="orders", compressionType="zstd"
+    )
     values = read_topic(orders, "orders")["value"].to_pylist()
     assert sorted(values) == [b"", b"x" * 10_000_000]
 
@@ -83,7 +84,7 @@ def test_records_of_0_bytes_and_of_10_mb_arrive(spark, orders):
 def test_a_record_that_no_frame_holds_fails_at_once_and_says_what_helps(spark, orders):
     frame = spark.range(1).selectExpr("repeat('x', 10000000) AS value")
     with pytest.raises(PySparkException, match="set compression_type"):
-        write(frame, orders)
+        write(frame, orders, topic="orders")
 
 
 def test_a_shard_killed_in_mid_write_loses_and_repeats_nothing(spark, tmp_path):
@@ -93,7 +94,7 @@ def test_a_shard_killed_in_mid_write_loses_and_repeats_nothing(spark, tmp_path):
     with NodeProcess(str(tmp_path / "node")) as node, ThreadPoolExecutor(1) as beside:
         with ringlog.Admin(node.bootstrap) as admin:
             admin.create_topic("orders", 4)
-            written = beside.submit(write, frame, node.bootstrap)
+            written = beside.submit(write, frame, node.bootstrap, topic="orders")
             wait_for(
                 "records", lambda: sum(p.next_offset for p in admin.describe_topic("orders").partitions), 100
             )
@@ -111,12 +112,12 @@ def test_a_shard_killed_in_mid_write_loses_and_repeats_nothing(spark, tmp_path):
         ("id", {"topic": "orders"}, "knows no column 'id'"),
         ("CAST(id AS string) value", {"topics": "orders"}, "did you mean 'topic'"),
         ("CAST(id AS string) value, -1 partition", {"topic": "orders"}, "they begin at 0"),
-        ("CAST(id AS string) value, 4 partition", {"topic": "orders"}, "orders has no partition 4"),
+        ("CAST(id AS string) value, 4 partition", {"topic": "orders"}, "partition 4: topic"),
     ],
 )
 def test_what_cannot_be_written_is_an_error_that_says_why(spark, orders, columns, options, said):
     with pytest.raises(PySparkException, match=said):
-        write(spark.range(1).selectExpr(*columns.split(", ")), orders, topic=None, **options)
+        write(spark.range(1).selectExpr(*columns.split(", ")), orders, **options)
     assert read_topic(orders, "orders").num_rows == 0
 
 
