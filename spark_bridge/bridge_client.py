@@ -12,7 +12,7 @@ import msgspec
 from ringlog.client.admin import Admin
 from ringlog.client.connection import Connection
 from ringlog.client.settings import AdminSettings, endpoints_of
-from ringlog.errors import RinglogError, check
+from ringlog.errors import NodeUnavailable, RinglogError, check
 from ringlog.net.framing import Header
 from ringlog.net.session import Request
 from spark_bridge.bridge_wire import CREDIT_BYTES, READ, ReadRequest, unpack_reply
@@ -26,16 +26,24 @@ _PATIENCE_S = 20.0
 """For one piece. A bridge that is well answers in milliseconds; without it the brokers are read."""
 
 
-def bridge_cluster(address: str, bootstrap: str) -> str | None:
-    """Why a bridge cannot be used for a cluster; None when it can."""
+def unreachable(address: str) -> str | None:
+    """Why nobody can be reached at a bridge's address; None when somebody listens there. Answers at once, where a
+    question to a client's connection would wait for a bridge that may yet come."""
     endpoint = endpoints_of(address)[0]
     if endpoint.startswith("tcp://"):
         host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
         try:
-            # Most often nobody listens, and this says so at once.
             socket.create_connection((host, int(port)), _PROBE_S).close()
         except OSError as refused:
             return str(refused)
+    return None
+
+
+def bridge_cluster(address: str, bootstrap: str) -> str | None:
+    """Why a bridge cannot be used for a cluster; None when it can."""
+    why = unreachable(address)
+    if why is not None:
+        return why
     try:
         with Admin(bootstrap=address, request_timeout_ms=int(_PROBE_S * 5000)) as there:
             bridged = there.describe_cluster().cluster_id
@@ -54,6 +62,9 @@ def read_bridged(
 
     from spark_bridge.arrow_rows import decoded_schema
 
+    why = unreachable(address)
+    if why is not None:
+        raise NodeUnavailable(f"no bridge at {address}: {why}")
     schema = decoded_schema(columns)
     connection = Connection(AdminSettings(bootstrap=address))
     answers: SimpleQueue[memoryview | RinglogError] = SimpleQueue()

@@ -104,8 +104,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept = self._gaps.trimmed(ranges, scene.earliest)
         most = self._options.partitions_min
         points = cluster.split_points(scene, kept, everywhere=most is not None and most > len(kept))
-        if self._route is None:
-            self._route = Route.found(self._options)
+        self._route = Route.found(self._options, self._route)
         return [InputPartition((part, self._route)) for part in tasks_of(kept, points, most)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ringlog.errors import RinglogError
-from spark_bridge.bridge_client import bridge_cluster, read_bridged
+from spark_bridge.bridge_client import bridge_cluster, read_bridged, unreachable
 from spark_bridge.bridge_wire import default_bridge
 from spark_bridge.direct import read_direct
 from spark_bridge.gaps import GapPolicy
@@ -28,8 +28,11 @@ class Route(NamedTuple):
     """Where a bridge of this cluster answers; None: read the brokers."""
 
     @classmethod
-    def found(cls, options: SourceOptions) -> Route:
-        """Look for the bridge that the options name, or for one beside the node."""
+    def found(cls, options: SourceOptions, before: Route | None = None) -> Route:
+        """Look for the bridge that the options name, or for one beside the node; one that was found `before` is good
+        as long as it is there."""
+        if before is not None and before.bridge is not None and unreachable(before.bridge) is None:
+            return before
         if options.bridge == "off":
             return cls(None)
         address = default_bridge(options.bootstrap) if options.bridge == "auto" else options.bridge

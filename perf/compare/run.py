@@ -235,7 +235,7 @@ class Comparison:
         saturation = self._flow(broker, name, workload)
         self._say(f"{number} flow.{name}.{workload.name}: {saturation:,.0f} records/s through")
         for load, rate_per_s in rates_of(self._scale, saturation).items():
-            found = self._open_loop(number, broker, name, workload, load, rate_per_s)
+            found = self.open_loop(number, broker, name, workload, load, rate_per_s)
             self._samples.latency.append(found)
             self._say(f"{number} {found.key}: p50 {found.p50_ms:.2f} ms, p99 {found.p99_ms:.2f} ms")
 
@@ -253,9 +253,10 @@ class Comparison:
             broker.delete_topic(topic, workload.partitions)
         return count / max(outcome.seconds for outcome in outcomes)
 
-    def _open_loop(
+    def open_loop(
         self, number: int, broker: Broker, name: str, workload: Workload, load: str, rate_per_s: float
     ) -> Latency:
+        """Send at a rate that does not wait; how long records took to reach a consumer."""
         scale = self._scale
         wanted = int(rate_per_s * scale.latency_seconds)
         records = max(min(wanted, 2 * scale.bytes_max // workload.record_bytes), 20)

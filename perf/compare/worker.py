@@ -22,7 +22,7 @@ from perf.compare.model import Durability
 from perf.compare.payload import Payload, checksum_of
 from perf.compare.systems import SYSTEMS
 
-PATIENCE_S = 90.0
+PATIENCE_S = 150.0
 """A job that takes longer is given up."""
 
 

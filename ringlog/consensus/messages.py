@@ -152,9 +152,25 @@ def decode_message(data: bytes | memoryview) -> Message:
     7
     """
     try:
-        return _message.decode(data)
+        message = _message.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise CorruptFrame("quorum message", 0, str(wrong)) from None
+    if isinstance(message, AppendRequest):
+        _require_sequence(message)
+    return message
+
+
+def _require_sequence(request: AppendRequest) -> None:
+    """Entries follow each other, and none is of an epoch that its sender has not reached."""
+    index, epoch = request.prev_index, request.prev_epoch
+    for entry in request.entries:
+        if entry.index != index + 1 or not epoch <= entry.epoch <= request.epoch:
+            raise CorruptFrame(
+                "entries", 0, f"entry {entry.index} of epoch {entry.epoch} behind {index} of {epoch}"
+            )
+        if entry.kind == "voters" and not decode_voters(entry.data):
+            raise CorruptFrame("voters", 0, "there are none")
+        index, epoch = entry.index, entry.epoch
 
 
 def encode_voters(voters: Sequence[Voter]) -> bytes:

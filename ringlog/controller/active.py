@@ -34,6 +34,9 @@ Request = (
     | InitProducerRequest
 )
 
+BALANCE_MS = 1_000.0
+"""How often partitions are looked at for a leader that is not the preferred one."""
+
 
 class ActiveController:
     """One term of office."""
@@ -54,6 +57,7 @@ class ActiveController:
         self._producer_ids = commands.ProducerIdSource()
         self._liveness = brokers.Liveness(session_ms)
         self._liveness.take_office(now_ms)
+        self._balance_at_ms = now_ms + BALANCE_MS
 
     def judge(self, request: Request, *, committed_version: int, now_ms: float) -> Outcome:
         """Records and a reply. The caller appends the records and gives them to `appended`; the reply goes out when
@@ -87,6 +91,9 @@ class ActiveController:
         """Records that nobody asked for: one node that fell silent is fenced, or leadership goes home."""
         for node_id in self._liveness.silent(self.planned, now_ms):
             return brokers.fence(self.planned, node_id)
+        if now_ms < self._balance_at_ms:
+            return []
+        self._balance_at_ms = now_ms + BALANCE_MS
         return leaders.preferred(self.planned)
 
     def appended(self, records: Iterable[MetadataRecord]) -> None:

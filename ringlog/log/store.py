@@ -395,7 +395,7 @@ class LogStore:
             if log.status is not LogStatus.OPEN:
                 continue
             plan = plan_retention(log.segments, log.log_start_offset, log.settings, now_ms)
-            if plan.start_offset > log.log_start_offset:
+            if log.log_start_offset < plan.start_offset <= log.readable_offset:  # what is not committed stays
                 self._housekeepers[name].move_start(plan.start_offset)
             if plan.roll:
                 log.roll(now_ms)

@@ -134,7 +134,11 @@ class Upkeep:
             if not log.settings.compact or log.status is not LogStatus.OPEN:
                 continue
             plan = plan_compaction(
-                log.segments, log.log_start_offset, housekeeper.compacted_offset, log.settings, now_ms
+                [segment for segment in log.segments if segment.next_offset <= log.readable_offset],
+                log.log_start_offset,
+                housekeeper.compacted_offset,
+                log.settings,
+                now_ms,
             )
             if plan is not None and (best is None or plan.dirty_ratio > best[0].dirty_ratio):
                 best = plan, housekeeper

@@ -185,7 +185,11 @@ class ClusterController:
     def _append(
         self, active: ActiveController, records: list[MetadataRecord], done: Callable[[bool], None]
     ) -> None:
-        self.quorum.propose(msgspec.msgpack.encode(records), done)
+        try:
+            self.quorum.propose(msgspec.msgpack.encode(records), done)
+        except NotController:
+            done(False)  # it is handing over: nothing is taken any more
+            return
         active.appended(records)
         self.quorum.pump()
 

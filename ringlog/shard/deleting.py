@@ -61,7 +61,7 @@ class DeletionDesk:
 
     def _move(self, wanted: PartitionStart) -> int:
         """Let a log begin where it is wanted; where that is."""
-        hosted = self._hosting.find(wanted.partition)
+        hosted = self._hosting.find_led(wanted.partition)
         log = hosted.log
         if log.settings.compact and not self._hosting.deletes(wanted.partition):
             raise InvalidRequest(f"{hosted.name} is compacted, so records are deleted by key alone")

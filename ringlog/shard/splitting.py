@@ -34,7 +34,7 @@ class SplitQuestion:
             self._asker.reply_struct(SplitPointsReply([]))
 
     def _search(self, at: int, query: SplitQuery) -> None:
-        hosted = self._hosting.find(query.partition)
+        hosted = self._hosting.find_led(query.partition)
         if not 0 <= query.start <= query.end:
             raise InvalidRequest(f"{hosted.name}: [{query.start}, {query.end}) is no range")
 

@@ -12,12 +12,11 @@ import msgspec
 import pytest
 
 import ringlog
-from ringlog.config import config_path_of
+from ringlog.config import NodeConfig, config_path_of
 from ringlog.errors import NodeFailed
 from ringlog.node.embedded import embedded
 from tests.support.facts import KIB, facts
 from tuning.advice.advise import advise
-from tuning.apply.config_text import tuned_text
 from tuning.compare import LOADS, compare, tunable
 from tuning.probe.measured import BUFFERED, DSYNC, FLUSH, FRESH, PLAIN, REUSED, Facts
 from tuning.probe.run import Shape, probe
@@ -152,8 +151,5 @@ def test_the_command_probes_applies_and_undoes(tmp_path):
 
 
 def test_what_a_throw_away_node_is_told_is_what_the_node_would_be():
-    from ringlog.config import NodeConfig
-
     told = tunable(NodeConfig(data_dir="/x", listen="tcp://127.0.0.1:1", shards=3))
     assert told["shards"] == 3 and not {"data_dir", "listen", "metrics_listen"} & set(told)
-    assert tuned_text("", advise(facts()).settings, "x")

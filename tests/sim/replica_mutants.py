@@ -18,6 +18,7 @@ from tests.sim.faults import KINDS
 from tests.sim.replica_broker import SimBroker
 from tests.sim.replica_controller import SimController
 from tests.sim.replica_log import SimLog
+from tests.sim.replica_real_controller import RealController
 from tests.sim.replicas import replicas
 
 ALL_KINDS = (*KINDS, "rot", "wipe")
@@ -29,6 +30,8 @@ class Mutant:
 
     changes: Sequence[tuple[object, str, object]]
     kinds: Sequence[str] = ALL_KINDS
+    controller: type[SimController] = RealController
+    """Failures of the controller itself are shown with the simulated one, which can be told to have them."""
 
     @contextmanager
     def alive(self) -> Iterator[None]:
@@ -45,7 +48,11 @@ class Mutant:
     def scenario(self, seed: int) -> list[str]:
         """Run one seed with the failure in."""
         with self.alive():
-            return replicas(seed, kinds=self.kinds)
+            return self.without(seed)
+
+    def without(self, seed: int) -> list[str]:
+        """The same without the failure."""
+        return replicas(seed, kinds=self.kinds, controller=self.controller)
 
 
 def _by_offsets_alone(self: Leader, want: Want, log: ReplicaLog) -> Diverged | None:
@@ -103,12 +110,18 @@ MUTANTS: dict[str, Mutant] = {
         [(SimLog, "acks_before_flush", True)], ("power", "rough")
     ),
     "minority corruption accepted as truth": Mutant(
-        [(SimController, "believes_restarted", True)], ("rot", "kill")
+        [(SimController, "believes_restarted", True)], ("rot", "kill"), SimController
     ),
     "a proposed ISR counts before the controller agrees": Mutant([(Leader, "advance", _counting_proposals)]),
     "committed with fewer than min.insync.replicas": Mutant([(Leader, "advance", _without_minimum)]),
     "a replica joins the ISR before it has caught up": Mutant([(Leader, "_may_join", _joins_at_once)]),
-    "the ISR changes whatever the proposal was made against": Mutant([(SimController, "compares", False)]),
-    "a leader that restarted goes on in its epoch": Mutant([(SimController, "bumps_on_restart", False)]),
-    "any replica is elected when none is in sync": Mutant([(SimController, "elects_anyone", True)]),
+    "the ISR changes whatever the proposal was made against": Mutant(
+        [(SimController, "compares", False)], controller=SimController
+    ),
+    "a leader that restarted goes on in its epoch": Mutant(
+        [(SimController, "bumps_on_restart", False)], controller=SimController
+    ),
+    "any replica is elected when none is in sync": Mutant(
+        [(SimController, "elects_anyone", True)], controller=SimController
+    ),
 }

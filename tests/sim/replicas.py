@@ -15,6 +15,7 @@ from tests.sim.replica_broker import SimBroker
 from tests.sim.replica_checks import ReplicaWatcher, check_clients, check_replicas
 from tests.sim.replica_clients import SimConsumer, SimProducer
 from tests.sim.replica_controller import CONTROLLER, SimController
+from tests.sim.replica_real_controller import RealController
 from tests.sim.scheduler import Scheduler
 from tests.support.checkers.recording import AnyEvent
 
@@ -152,7 +153,7 @@ def replicas(
     seed: int,
     *,
     broker: type[SimBroker] = SimBroker,
-    controller: type[SimController] = SimController,
+    controller: type[SimController] = RealController,
     kinds: Sequence[str] = (*KINDS, "rot", "wipe"),
     storm_ms: float = 8_000.0,
 ) -> list[str]:

@@ -18,7 +18,7 @@ from tests.support.amounts import amount
 
 
 def test_every_seed_keeps_the_metadata_consistent():
-    run_seeds("metadata", metadata, range(amount(200, 2_000)), within_s=amount(16, 900))
+    run_seeds("metadata", metadata, range(amount(200, 2_000)), within_s=amount(8, 900))
 
 
 class _JudgesByCommitted(ActiveController):

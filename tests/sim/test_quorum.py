@@ -12,7 +12,7 @@ from tests.sim.replay import first_failing, run_seeds
 from tests.support.amounts import amount
 
 SEEDS = amount(400, 5_000)
-SECONDS = amount(16, 1_800)
+SECONDS = amount(10, 1_800)
 MUTANT_SEEDS_MAX = 1_000
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -12,6 +15,7 @@ import ringlog
 from ringlog.errors import DataLoss
 from spark_bridge.options import source_options
 from spark_bridge.stream_reader import StreamReader
+from tests.support.node import free_port
 
 SCHEMA = StructType([StructField("partition", IntegerType()), StructField("offset", LongType())])
 
@@ -164,3 +168,29 @@ def test_a_large_range_is_shared_by_tasks_at_batch_boundaries(ringlog_node, read
     assert parts[0].start == 0
     assert parts[-1].end == 10_000
     assert [one.end for one in parts[:-1]] == [one.start for one in parts[1:]]
+
+
+def test_a_range_goes_on_without_its_bridge_when_that_is_killed(ringlog_node, reader_of):
+    create(ringlog_node, 1)
+    with ringlog.Producer(bootstrap=ringlog_node.bootstrap) as producer:
+        producer.produce_many("orders", [bytes(1000)] * 30_000, partition=0).result(60)
+    address = f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "cli.main", "bridge", "--bootstrap", ringlog_node.bootstrap]
+    bridge = subprocess.Popen([*command, "--listen", f"tcp://{address}"], stdout=subprocess.PIPE, text=True)
+    assert bridge.stdout is not None
+    assert "is ready on" in bridge.stdout.readline()
+    reader = reader_of(bridge=address)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    (part,) = reader.partitions(start, end)
+    assert part.value[1].bridge == address
+    pieces = reader.read(part)
+    seen = next(pieces).column("offset").to_pylist()
+    bridge.send_signal(signal.SIGKILL)
+    bridge.wait()
+    for piece in pieces:
+        seen += piece.column("offset").to_pylist()
+    assert seen == list(range(30_000))
+    (part,) = reader.partitions(start, end)
+    assert part.value[1].bridge is None
+    assert sum(piece.num_rows for piece in reader.read(part)) == 30_000

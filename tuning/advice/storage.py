@@ -100,16 +100,14 @@ def _group(measured: Measured, policy: Policy) -> Setting:
 
 def _tail(system: SystemFacts, policy: Policy, *, shards: int, nets: int) -> Setting:
     wanted = {Policy.THROUGHPUT: GIB, Policy.LAPTOP: 64 * MIB}.get(policy, TAIL_BYTES_PER_SHARD)
-    share = 4 if policy is Policy.THROUGHPUT else 8
+    part, part_name = (4, "a quarter") if policy is Policy.THROUGHPUT else (8, "an eighth")
     why = {
         Policy.THROUGHPUT: "readers that are a while behind are still served from memory",
         Policy.LAPTOP: "memory is for others",
     }.get(policy, "the recent tail of a shard")
-    bounds = {}
+    bounds: dict[str, int] = {}
     if system.memory_available_bytes:
-        bounds[
-            f"an {'eighth' if share == 8 else 'quarter'}".replace("an q", "a q") + " of the free memory"
-        ] = system.memory_available_bytes // share // shards
+        bounds[f"{part_name} of the free memory"] = system.memory_available_bytes // part // shards
     if system.shm_free_bytes is not None:
         room = system.shm_free_bytes - rings_bytes(nets=nets, shards=shards)
         bounds["half of /dev/shm beside the rings"] = room // 2 // shards

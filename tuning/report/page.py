@@ -33,6 +33,8 @@ svg .grid { stroke: var(--rule); } svg .line { fill: none; stroke-width: 2; }
     for n in range(8)
 )
 
+_NUMBER, _MARK = ' class="number"', ' class="mark"'
+
 
 def page(title: str, subtitle: str, parts: Sequence[str]) -> str:
     """A whole page."""
@@ -65,13 +67,11 @@ def table(
 
     def cells(row: Sequence[str], tag: str) -> str:
         return "".join(
-            f"<{tag}{' class=' + chr(34) + 'number' + chr(34) if at in numbers else ''}>{escape(cell)}</{tag}>"
-            for at, cell in enumerate(row)
+            f"<{tag}{_NUMBER if at in numbers else ''}>{escape(cell)}</{tag}>" for at, cell in enumerate(row)
         )
 
     lines = [
-        f"<tr{' class=' + chr(34) + 'mark' + chr(34) if number in marked else ''}>{cells(row, 'td')}</tr>"
-        for number, row in enumerate(rows)
+        f"<tr{_MARK if number in marked else ''}>{cells(row, 'td')}</tr>" for number, row in enumerate(rows)
     ]
     return f"<table>\n<tr>{cells(headings, 'th')}</tr>\n" + "\n".join(lines) + "\n</table>"
 

@@ -12,7 +12,7 @@ from tuning.doctor.diagnose import diagnose
 from tuning.doctor.facts import SystemFacts
 from tuning.probe.measured import BUFFERED, DSYNC, FLUSH, FRESH, REUSED, Facts, Measured
 from tuning.report.page import heading, page, paragraphs, plots, table
-from tuning.report.svg import Bar, Series, bar_chart, line_chart
+from tuning.report.svg import Bar, Series, Text, bar_chart, line_chart
 
 _BYTE_SETTINGS = ("group_bytes", "tail_bytes_per_shard", "default_segment_bytes", "preallocate_bytes_max")
 _ZERO_MEANS = {"shards": "one per core", "disk_depth": "no bound", "spin_us": "sleep"}
@@ -124,12 +124,12 @@ def _write_plots(measured: Measured) -> list[str]:
 
 
 def _line(
-    title: str, series: Sequence[Series], x_title: str, y_title: str, x_text: object, y_text: object
+    title: str, series: Sequence[Series], x_title: str, y_title: str, x_text: Text, y_text: Text
 ) -> str:
+    """A chart of the series that have points; nothing when none has."""
     drawn = [line for line in series if line.points]
     if not drawn:
         return ""
-    assert callable(x_text) and callable(y_text)
     return line_chart(title, drawn, x_title=x_title, y_title=y_title, x_text=x_text, y_text=y_text)
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 RECEIVE_BYTES = 1 << 20
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 
 
 def connect(address: str) -> socket.socket:

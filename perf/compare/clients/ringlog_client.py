@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import time
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow  # noqa: F401 - poll_arrow would import it with the clock running
 
 from perf.compare.clients.api import STAMP_BYTES, ConsumerClient, Look, Place, ProducerClient, Timed
 from perf.compare.model import Durability
@@ -18,7 +18,7 @@ from ringlog.client.futures import ManyFuture
 from ringlog.client.producer import Producer
 
 CHUNKS_AHEAD = 12
-PATIENCE_S = 30
+PATIENCE_S = 60
 FETCH_RECORDS = 50_000
 
 
@@ -75,6 +75,7 @@ class SingleProducer(ProducerClient):
 
 class _Reader(ConsumerClient):
     def __init__(self, place: Place) -> None:
+        importlib.import_module("pyarrow")  # poll_arrow would import it with the clock running
         self._consumer = Consumer(bootstrap=place.address, auto_offset_reset="earliest")
         self._consumer.assign([(place.topic, partition, 0) for partition in range(place.partitions)])
 

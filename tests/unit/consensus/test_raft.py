@@ -285,3 +285,19 @@ def test_messages_survive_the_wire_and_garbage_does_not():
     for bad in (b"", b"\x90", encode_message(message)[:-3], b"\x93\xa6append?\xff"):
         with pytest.raises(CorruptFrame):
             decode_message(bad)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        (Entry(3, 3, "data"),),
+        (Entry(2, 0, "data"),),
+        (Entry(2, 4, "data"),),
+        (Entry(2, 3, "data"), Entry(2, 3, "data")),
+        (Entry(2, 3, "voters", b"\x90"),),
+        (Entry(2, 3, "voters", b"\xc1"),),
+    ],
+)
+def test_entries_that_no_leader_would_send_are_refused_at_the_door(entries: tuple[Entry, ...]):
+    with pytest.raises(CorruptFrame):
+        decode_message(encode_message(AppendRequest(3, VOTERS[0], 1, 1, entries, 1)))

@@ -108,3 +108,39 @@ def test_readers_see_no_more_than_is_committed_and_followers_all_that_is_held():
     store._tail.evict_oldest()
     assert store.read_now(NAME, 0, MIB).next_offset == 2
     assert store.read_now(NAME, 2, MIB).nbytes == 0
+
+
+def test_retention_leaves_alone_what_is_not_committed():
+    store, log = opened(new_disk(), LogSettings(segment_bytes=MIB, retention_bytes=0))
+    log.committed_offset = 1
+    for offset in range(4):
+        append(store, stamped((offset, 1, bytes(600_000))))
+        store.drain(now_ms=0)
+    store.run(now_ms=5_000)
+    assert log.log_start_offset == 0
+    log.committed_offset = 4
+    store.run(now_ms=10_000)
+    assert log.log_start_offset > 1
+    store.drain(now_ms=10_000)
+
+
+def test_compaction_leaves_alone_what_is_not_committed():
+    settings = LogSettings(segment_bytes=MIB, compact=True, gaps_at_append=True, dirty_ratio_min=0.0)
+    store, log = opened(new_disk(), settings)
+    log.committed_offset = 0
+    for offset in range(6):
+        append(store, stamped((offset, 1, bytes(400_000))))
+        store.drain(now_ms=0)
+    assert len(log.segments) > 1
+    for now_ms in range(60_000, 120_000, 10_000):
+        store.run(now_ms=now_ms)
+        assert not store.upkeep.is_busy_with(log)
+    log.committed_offset = 6
+    for now_ms in range(200_000, 260_000, 10_000):
+        store.run(now_ms=now_ms)
+        if store.upkeep.is_busy_with(log):
+            break
+    assert store.upkeep.is_busy_with(log)
+    store.upkeep.cancel(log)
+    while store.upkeep.is_busy_with(log):
+        store.run(now_ms=300_000)
