@@ -25,9 +25,14 @@ def from_input(bootstrap: str) -> Counts:
     """Counted from the views themselves."""
     values = pc.cast(_read(bootstrap, VIEWS)["value"], pa.string())
     lines = "\n".join(values.to_pylist()).encode()
-    views = pj.read_json(io.BytesIO(lines), pj.ReadOptions(block_size=len(lines) + 1))
+    schema = pa.schema([("page", pa.string()), ("at", pa.string())])
+    views = pj.read_json(
+        io.BytesIO(lines),
+        pj.ReadOptions(block_size=len(lines) + 1),
+        pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+    )
     views = views.filter(pc.not_equal(views["page"], _END))
-    starts = pc.floor_temporal(views["at"], _WINDOW_S, "second")
+    starts = pc.floor_temporal(views["at"].cast(pa.timestamp("ms", "UTC")), _WINDOW_S, "second")
     table = (
         pa.table({"page": views["page"], "start": starts})
         .group_by(["page", "start"])

@@ -165,9 +165,10 @@ class ControllerAgent:
             asker.refuse(error)
 
     def _with_segment_bytes(self, request: CreateTopicRequest) -> CreateTopicRequest:
-        """A topic keeps the size that was the node's default when it was made, as if it had been asked for."""
+        """A topic keeps the size that was the node's default when it was made, as if it had been asked for; unless the
+        defaults of topics have one, which counts."""
         size = self._config.default_segment_bytes
-        if size == SEGMENT_BYTES_DEFAULT:
+        if size == SEGMENT_BYTES_DEFAULT or "segment.bytes" in self._config.topic_defaults:
             return request
         return msgspec.structs.replace(request, config={"segment.bytes": str(size), **request.config})
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tuning.advice.setting import Setting, Value
 
@@ -28,8 +29,11 @@ def tuned_text(old: str, settings: Sequence[Setting], heading: str) -> str:
     # -- end of what `ringlog tune` wrote --
     """
     names = {setting.name for setting in settings}
+    own = without_block(old)
+    # What stands behind the first heading of a table belongs to that table: ours goes before it.
+    tables_at = next((at for at, line in enumerate(own) if line.lstrip().startswith("[")), len(own))
     kept: list[str] = []
-    for line in without_block(old):
+    for line in own[:tables_at]:
         found = _ASSIGNMENT.match(line)
         kept.append(REPLACED + line.strip() if found and found[1] in names else line)
     while kept and not kept[-1].strip():
@@ -38,7 +42,8 @@ def tuned_text(old: str, settings: Sequence[Setting], heading: str) -> str:
     lines += [BEGIN, f"# {heading}"]
     for setting in settings:
         lines += [f"# {setting.reason}", f"{setting.name} = {toml_value(setting.value)}"]
-    return "\n".join([*lines, END]) + "\n"
+    tables = ["", *own[tables_at:]] if tables_at < len(own) else []
+    return "\n".join([*lines, END, *tables]) + "\n"
 
 
 def without_block(text: str) -> list[str]:
@@ -55,12 +60,14 @@ def without_block(text: str) -> list[str]:
     return kept
 
 
-def toml_value(value: Value) -> str:
+def toml_value(value: Value | Mapping[str, Any]) -> str:
     """A value as TOML has it.
 
-    >>> toml_value(True), toml_value(5), toml_value('a"b')
-    ('true', '5', '"a\\\\"b"')
+    >>> toml_value(True), toml_value(5), toml_value({"segment.ms": 5})
+    ('true', '5', '{"segment.ms" = 5}')
     """
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(key)} = {toml_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, bool):
         return "true" if value else "false"
     return json.dumps(value)

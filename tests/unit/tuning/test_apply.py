@@ -6,14 +6,15 @@ import json
 
 import pytest
 
-from ringlog.config import config_path_of, load_config
+from ringlog.config import NodeConfig, config_path_of, load_config
 from ringlog.errors import InvalidRequest
 from tests.support.facts import facts
 from tuning.advice.advise import advise
 from tuning.advice.setting import Policy, Setting, SystemChange
-from tuning.apply.config_text import tuned_text
+from tuning.apply.config_text import toml_value, tuned_text
 from tuning.apply.put import put
 from tuning.apply.undo import load_undo, take_back
+from tuning.compare import tunable
 from tuning.doctor.finding import KernelSetting
 
 OWN = '# mine\nlisten = "tcp://127.0.0.1:9555"\nshards = 7  # as it was\n'
@@ -141,3 +142,25 @@ def test_the_undo_file_is_there_before_anything_changes(tmp_path, advice, monkey
         put(advice, str(tmp_path), heading="one")
     assert json.loads((tmp_path / "tune-undo.json").read_text())["config_before"] is None
     assert take_back(str(tmp_path)).config_removed
+
+
+def test_tables_of_the_operator_stay_tables_of_their_own(tmp_path, advice):
+    path = tmp_path / "node.toml"
+    path.write_text('nets = 2\n\n[topic_defaults]\n"segment.bytes" = 5000000\nshards = "not ours"\n')
+    text = tuned_text(path.read_text(), advice.settings, "one")
+    assert text.index("shards = ") < text.index("[topic_defaults]")
+    assert text.endswith('[topic_defaults]\n"segment.bytes" = 5000000\nshards = "not ours"\n')
+    path.write_text('[topic_defaults]\n"segment.bytes" = 5000000\n')
+    for _ in range(2):
+        put(advice, str(tmp_path), heading="one")
+        config = load_config(data_dir=str(tmp_path))
+        assert (
+            config.topic_defaults == {"segment.bytes": 5000000} and config.shards == advice.values["shards"]
+        )
+
+
+def test_what_a_throw_away_node_is_told_can_be_written(tmp_path):
+    config = tmp_path / "x.toml"
+    told = tunable(NodeConfig(data_dir="/x", topic_defaults={"segment.ms": 5, "flush": "os"}))
+    config.write_text("".join(f"{name} = {toml_value(value)}\n" for name, value in told.items()))
+    assert load_config(str(config), data_dir="/x").topic_defaults == {"segment.ms": 5, "flush": "os"}
