@@ -46,11 +46,12 @@ def _topic_frame(bench: SparkBench, topic: str) -> Any:
 def _template(bench: SparkBench, topic: str) -> tuple[Any, int]:
     """A record batch as the source itself yields them, and how many of it a task needs."""
     from pyspark.sql.datasource import InputPartition
+    from pyspark.sql.types import StructType
 
     from spark_bridge.datasource import RinglogDataSource
 
     made = RinglogDataSource({"bootstrap": bench.bootstrap, "subscribe": topic})
-    reader = made.reader(made.schema())
+    reader = made.reader(StructType.fromDDL(made.schema()))
     first: InputPartition = next(iter(reader.partitions()))
     template = next(iter(reader.read(first)))
     return template, max(1, round(bench.scale.records / PARTITIONS / template.num_rows))
