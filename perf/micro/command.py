@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -15,10 +14,9 @@ from rich.console import Console
 from cli.quiet import quiet
 from perf.machine import describe
 from perf.micro.catalogue import BENCHMARKS, run_one
-from perf.micro.report import Report, commit_of, show, write_json
+from perf.micro.report import Report, commit_of, disk_engine, publish
 from perf.micro.result import Result
 from perf.micro.scale import SCALES, Bench, Scale
-from ringlog.disk.choose import open_disk
 
 DEFAULT_DIR = "build/bench"
 DEFAULT_JSON = "bench-results/micro.json"
@@ -48,16 +46,9 @@ def micro(scale: str | None, only: Sequence[str], parent: str, json_path: str, s
             results = run_all(list(only) or list(BENCHMARKS), chosen, directory, progress)
     finally:
         shutil.rmtree(directory)
-    disk = open_disk()
-    engine = disk.name
-    disk.shutdown()
     source = os.path.dirname(os.path.abspath(__file__))
-    report = Report(commit_of(source), chosen.name, engine, machine, results)
-    write_json(report, json_path)
-    show(report, Console())
-    progress.print(f"Written to {json_path}", highlight=False)
-    if strict and not all(result.reached for result in results):
-        sys.exit(1)
+    report = Report(commit_of(source), chosen.name, disk_engine(), machine, results)
+    publish(report, json_path, progress, strict=strict)
 
 
 def run_all(names: Sequence[str], scale: Scale, directory: str, progress: Console) -> list[Result]:

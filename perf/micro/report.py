@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 
 import msgspec
 from rich.console import Console
@@ -11,6 +12,7 @@ from rich.table import Table
 
 from perf.machine import Machine
 from perf.micro.result import Result
+from ringlog.disk.choose import open_disk
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -35,6 +37,24 @@ def commit_of(directory: str) -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return found.stdout.strip()
+
+
+def publish(report: Report, json_path: str, progress: Console, *, strict: bool) -> None:
+    """Write and show a run; with `strict`, exit with 1 when a goal was missed."""
+    write_json(report, json_path)
+    show(report, Console())
+    progress.print(f"Written to {json_path}", highlight=False)
+    if strict and not all(result.reached for result in report.results):
+        sys.exit(1)
+
+
+def disk_engine() -> str:
+    """The engine that logs have on this machine."""
+    disk = open_disk()
+    try:
+        return disk.name
+    finally:
+        disk.shutdown()
 
 
 def write_json(report: Report, path: str) -> None:

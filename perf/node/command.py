@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ import click
 from rich.console import Console
 
 from perf.machine import describe
-from perf.micro.report import Report, commit_of, show, write_json
+from perf.micro.report import Report, commit_of, disk_engine, publish
 from perf.micro.result import Result
 from perf.node.benchmarks import BENCHMARKS
 from perf.node.scale import SCALES
@@ -58,9 +57,5 @@ def node(
     finally:
         shutil.rmtree(directory)
     source = os.path.dirname(os.path.abspath(__file__))
-    report = Report(commit_of(source), chosen.name, "io_uring", describe(parent), results)
-    write_json(report, json_path)
-    show(report, Console())
-    progress.print(f"Written to {json_path}", highlight=False)
-    if strict and not all(result.reached for result in results):
-        sys.exit(1)
+    report = Report(commit_of(source), chosen.name, disk_engine(), describe(parent), results)
+    publish(report, json_path, progress, strict=strict)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import abc
+
 from ringlog.replication.view import PartitionView
 from tests.sim.network import Network
 from tests.sim.replica_broker import Poll, Polls, Produce, Produced
@@ -13,7 +15,7 @@ TIMEOUT_MS = 400.0
 RETRY_MS = 40.0
 
 
-class _Client:
+class _Client(abc.ABC):
     """Knows who leads its partition, asks again when that was wrong, and has one request under way at a time."""
 
     def __init__(self, client: int, partition: int, scheduler: Scheduler, network: Network) -> None:
@@ -72,11 +74,13 @@ class _Client:
 
         self._scheduler.after(delay_ms, act)
 
+    @abc.abstractmethod
     def _request(self, correlation: int) -> object:
-        raise NotImplementedError
+        """The request of the moment."""
 
+    @abc.abstractmethod
     def _answered(self, message: Produced | Polls) -> None:
-        raise NotImplementedError
+        """Its answer came."""
 
 
 class SimProducer(_Client):

@@ -22,7 +22,8 @@ def test_every_seed_keeps_the_invariants_of_the_quorum():
 
 
 def test_every_seed_keeps_them_when_faults_come_thick_and_fast():
-    run_seeds("quorum_brisk", quorum_brisk, range(SEEDS), within_s=SECONDS / 2)
+    ran = run_seeds("quorum_brisk", quorum_brisk, range(SEEDS), within_s=SECONDS / 2)
+    assert ran >= 3, "the simulator has become too slow to show anything"
 
 
 def test_the_same_seed_is_the_same_run():

@@ -80,6 +80,7 @@ def test_a_name_that_no_directory_should_have_is_refused(image, name):
 
 def test_the_longest_name_is_taken(image):
     create(image, "x" * TOPIC_NAME_CHARS_MAX)
+    assert "x" * TOPIC_NAME_CHARS_MAX in image.topics
 
 
 @pytest.mark.parametrize("name", ["__cluster_metadata", "__anything"])
