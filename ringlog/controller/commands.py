@@ -31,6 +31,7 @@ from ringlog.limits import (
     PARTITIONS_PER_TOPIC_MAX,
     REPLICATION_FACTOR_DEFAULT,
     REPLICATION_FACTOR_MAX,
+    SHARDS_MAX,
     TOPIC_NAME_CHARS_MAX,
     TOPICS_MAX,
 )
@@ -65,18 +66,29 @@ class Outcome(NamedTuple):
 def topic_metadata(image: MetadataImage, topic: TopicState) -> TopicMetadata:
     """A topic as clients see it."""
     partitions = [
-        PartitionMetadata(found.index, found.partition, _lane(found), found.leader_on(image.node_id))
+        PartitionMetadata(
+            found.index,
+            found.partition,
+            _lane(found),
+            found.leader_on(image.node_id),
+            found.leader_epoch,
+            list(found.replicas),
+            list(found.isr),
+        )
         for found in (image.partitions[partition] for partition in topic.partitions)
     ]
     return TopicMetadata(topic.name, "", topic.topic_id, partitions, topic.config)
 
 
 def _lane(partition: Partition) -> int:
-    """The shard of the leader; of the preferred one while there is none."""
+    """The shard of the leader, as a number of its own in the cluster; of the preferred one while there is none."""
     if not partition.replicas:
         return partition.shard
     shard = partition.shard_on(partition.leader)
-    return partition.shards[0] if shard is None else shard
+    node = partition.leader
+    if shard is None:
+        node, shard = partition.replicas[0], partition.shards[0]
+    return node * SHARDS_MAX + shard
 
 
 def create_topic(

@@ -301,7 +301,15 @@ class PartitionMetadata(_Body, frozen=True):
     index: int
     partition: int
     lane: int
+    """A number for the leader's node and shard together: equal ones name the same shard of the same node."""
     leader_node: int
+    """The node that serves it; -1: none now."""
+    leader_epoch: int = 0
+    """Grows with every change of the leader: of two answers the one with the higher number is the newer."""
+    replicas: list[int] = []
+    """Ids of the nodes that keep it, the preferred leader first. Empty: the only node there is."""
+    isr: list[int] = []
+    """Those of `replicas` that have all that is committed."""
 
 
 class TopicMetadata(_Body, frozen=True):
@@ -312,6 +320,18 @@ class TopicMetadata(_Body, frozen=True):
     topic_id: int
     partitions: list[PartitionMetadata]
     config: dict[str, str]
+
+
+class BrokerMetadata(_Body, frozen=True):
+    """A node of a cluster, and how clients reach it."""
+
+    node_id: int
+    endpoints: list[str]
+    """Where it listens: tcp:// for all, ipc:// for clients whose host has the same `host_id`."""
+    host_id: str
+    rack: str = ""
+    fenced: bool = False
+    """It is silent, or has not caught up yet: it leads nothing now."""
 
 
 class MetadataReply(_Body, frozen=True):
@@ -328,6 +348,10 @@ class MetadataReply(_Body, frozen=True):
     topics: list[TopicMetadata]
     topic_defaults: dict[str, str] = {}
     """What the node's configuration says of topics that do not say otherwise."""
+    brokers: list[BrokerMetadata] = []
+    """The nodes of the cluster. Empty: a node by itself, which serves all partitions."""
+    controller_id: int = -1
+    """The node that leads the metadata; -1: none is known."""
 
 
 class InitProducerRequest(_Body, frozen=True):

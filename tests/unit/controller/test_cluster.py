@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ringlog.controller import brokers, isr, leaders
-from ringlog.controller.commands import Outcome, create_topic
+from ringlog.controller.commands import Outcome, create_topic, topic_metadata
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import (
     Broker,
@@ -74,6 +74,19 @@ def cluster(nodes: int = 3, partitions: int = 6, factor: int = 3, racks: int = 0
 
 def everything(image: MetadataImage) -> list[Partition]:
     return list(image.partitions.values())
+
+
+def test_clients_are_told_leaders_replicas_and_lanes_that_differ_between_nodes():
+    image = cluster(nodes=3, partitions=12, factor=2)
+    told = topic_metadata(image, image.topics["t"]).partitions
+    for place in told:
+        known = image.partitions[place.partition]
+        assert (place.leader_node, place.leader_epoch) == (known.leader, known.leader_epoch)
+        assert (tuple(place.replicas), tuple(place.isr)) == (known.replicas, known.isr)
+    served_by = {
+        (place.lane, place.leader_node, image.partitions[place.partition].shards[0]) for place in told
+    }
+    assert len({lane for lane, _, _ in served_by}) == len(served_by) >= 3, "a lane per node and shard"
 
 
 def test_replicas_leaders_and_shards_are_spread_evenly():

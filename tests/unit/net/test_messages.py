@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +12,11 @@ from ringlog.limits import CONTROL_BODY_BYTES_MAX
 from ringlog.net import messages
 from ringlog.net.messages import (
     FETCH_ROW_PACK,
+    BrokerMetadata,
     CreateTopicRequest,
+    MetadataReply,
     MetadataRequest,
+    PartitionMetadata,
     ProduceReply,
     decode_body,
     encode_body,
@@ -96,6 +100,21 @@ def test_a_field_that_a_newer_peer_added_is_skipped():
 
 def test_fields_that_an_older_peer_left_out_have_their_defaults():
     assert decode_body(b"\x90", MetadataRequest) == MetadataRequest(None, False)
+
+
+def test_a_node_that_knows_no_cluster_names_no_brokers_and_no_replicas():
+    before = msgspec.msgpack.encode(["c", 0, 1, ["tcp://h:1"], "host", 9, [["t", "", 1, [[0, 7, 2, 0]], {}]]])
+    reply = decode_body(before, MetadataReply)
+    assert (reply.brokers, reply.controller_id) == ([], -1)
+    assert reply.topics[0].partitions == [PartitionMetadata(0, 7, 2, 0, 0, [], [])]
+
+
+def test_a_cluster_survives_its_encoding():
+    place = PartitionMetadata(0, 7, 513, 2, 4, [2, 1, 3], [2, 3])
+    topic = messages.TopicMetadata("t", "", 1, [place], {})
+    brokers = [BrokerMetadata(1, ["tcp://h:1"], "host"), BrokerMetadata(2, [], "", "north", True)]
+    reply = MetadataReply("c", 1, 5, [], "host", 9, [topic], {}, brokers, 2)
+    assert decode_body(encode_body(reply), MetadataReply) == reply
 
 
 def test_a_body_beyond_the_bound_is_refused_unread():
