@@ -22,8 +22,8 @@ demo-spark: $(VENV)/.examples ## page views through a node and a streaming job o
 	$(BIN)/python -m examples.page_views.demo
 
 test: $(VENV)/.spark ## all tests, with short seeded runs of the slow lanes
-	$(BIN)/python -m pytest -n $(shell nproc) --dist worksteal --ignore tests/spark
-	$(BIN)/python -m pytest tests/spark  # by themselves: one session of Spark serves them all, and takes every core
+	$(BIN)/python -m pytest -n $(shell nproc) --dist worksteal --durations 20 --ignore tests/spark
+	$(BIN)/python -m pytest --durations 5 tests/spark  # by themselves: one session of Spark serves them all, and takes every core
 
 check: $(VENV)/.dev ## formatting, lint, types, import contracts, C++ warnings: in seconds
 	$(BIN)/ruff format --check .

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,6 +12,7 @@ from ringlog.client.connection import Connection
 from ringlog.client.deleting import delete_records
 from ringlog.client.group_admin import GroupAdmin, GroupInfo, PlannedReset
 from ringlog.client.metadata import topic_error
+from ringlog.client.rounds import ask_partitions
 from ringlog.client.settings import AdminSettings, settings_of
 from ringlog.client.splitting import SplitPoints, split_points
 from ringlog.errors import InvalidRequest, RinglogError, TopicExists, UnknownTopic
@@ -35,7 +35,6 @@ from ringlog.net.messages import (
     TopicMetadata,
     TopicReply,
 )
-from ringlog.net.wire_errors import error_by_number
 
 INTERNAL_PREFIX = "__"
 _ENDS = {"earliest": EARLIEST, "latest": LATEST}
@@ -297,33 +296,26 @@ class Admin:
         return reply.topic
 
     def _described(self, topic: TopicMetadata, timeout: float | None) -> TopicInfo:
-        lanes: dict[int, list[PartitionMetadata]] = defaultdict(list)
-        for partition in topic.partitions:
-            lanes[partition.lane].append(partition)
-        rows: dict[int, PartitionDescription] = {}
-        for members in lanes.values():
-            numbers = [member.partition for member in members]
-            reply = self._connection.call(
-                Api.DESCRIBE_PARTITIONS,
-                DescribePartitionsRequest(numbers),
-                DescribePartitionsReply,
-                partition=numbers[0],
-                timeout_s=timeout,
-            )
-            rows.update((row.partition, row) for row in reply.partitions)
+        self._connection.learn(topic)
+        rows = ask_partitions(
+            self._connection,
+            {TopicPartition(topic.name, one.index): 0 for one in topic.partitions},
+            Api.DESCRIBE_PARTITIONS,
+            lambda some: DescribePartitionsRequest([number for number, _ in some]),
+            DescribePartitionsReply,
+            lambda reply: reply.partitions,
+            failed="it was not described",
+            timeout_s=self._connection.settings.request_timeout_ms / 1000 if timeout is None else timeout,
+        )
         return TopicInfo(
             topic.name,
             topic.topic_id,
             dict(topic.config),
-            [_info(topic.name, one, rows.get(one.partition)) for one in topic.partitions],
+            [_info(one, rows[TopicPartition(topic.name, one.index)]) for one in topic.partitions],
         )
 
 
-def _info(topic: str, known: PartitionMetadata, row: PartitionDescription | None) -> PartitionInfo:
-    if row is None:
-        raise InvalidRequest(f"{topic}-{known.index}: the node told nothing of it")
-    if row.error:
-        raise error_by_number(row.error, f"{topic}-{known.index}: {row.status}")
+def _info(known: PartitionMetadata, row: PartitionDescription) -> PartitionInfo:
     return PartitionInfo(
         known.index,
         known.leader_node,

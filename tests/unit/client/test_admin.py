@@ -7,6 +7,14 @@ import pytest
 from ringlog import Admin, Producer
 from ringlog.errors import ControllerUnavailable, InvalidRequest, StaleMetadata, TopicExists, UnknownTopic
 from ringlog.net.framing import Api
+from ringlog.net.messages import (
+    DescribePartitionsReply,
+    DescribePartitionsRequest,
+    PartitionDescription,
+    decode_body,
+    encode_body,
+)
+from ringlog.net.wire_errors import number_of
 from tests.support.router import RouterNode
 
 
@@ -127,3 +135,29 @@ def test_records_of_a_partition_that_is_not_there_are_not_deleted(admin):
     admin.create_topic("t", num_partitions=1)
     with pytest.raises(UnknownTopic):
         admin.delete_records("t", {5: 3})
+
+
+def closed(header, body, times):
+    """The answer of a node whose shard is being restarted: it says so of each partition, once for each of `times`."""
+    if header.api_key != Api.DESCRIBE_PARTITIONS or not times:
+        return None
+    times.pop()
+    asked = decode_body(body, DescribePartitionsRequest).partitions
+    stale = number_of(StaleMetadata("closed"))
+    rows = [PartitionDescription(one, stale, -1, -1, -1, 0, 0, "closed") for one in asked]
+    return encode_body(DescribePartitionsReply(rows))
+
+
+def test_a_partition_that_is_closed_for_a_moment_is_described_when_it_is_open(node, admin):
+    admin.create_topic("t", num_partitions=2)
+    times = [1]
+    node.before = lambda header, body: closed(header, body, times)
+    assert [one.next_offset for one in admin.describe_topic("t").partitions] == [0, 0]
+    assert not times
+
+
+def test_a_partition_that_stays_closed_is_not_waited_for_without_end(node, admin):
+    admin.create_topic("t", num_partitions=1)
+    node.before = lambda header, body: closed(header, body, [1])
+    with pytest.raises(StaleMetadata, match="t-0: it was not described"):
+        admin.describe_topic("t", timeout=0.3)
