@@ -76,5 +76,5 @@ def _decoded(
             log.warning("%s: the bridge does not serve it (%s): it is read from the brokers", part, error)
     gaps = GapPolicy(options.fail_on_data_loss)
     if part.offsets:
-        for found in read_direct(options.bootstrap, part, gaps):
+        for found in read_direct(options.bootstrap, part, gaps, options.patience_s):
             yield decoded(found.data, columns), found.position
