@@ -93,7 +93,7 @@ class Cluster:
 
     def at_time(self, scene: Scene, tps: Iterable[TopicPartition], time_ms: int) -> Offsets:
         """The first offset at or after a time; the end of a log where no record is that young."""
-        times = dict.fromkeys(tps, time_ms)
+        times: dict[TopicPartition | tuple[str, int], int] = dict.fromkeys(tps, time_ms)
         found = patiently(lambda _: self._consumer.offsets_for_times(times), self._options.patience_s)
         return {tp: scene.latest[tp] if at is None else at.offset for tp, at in found.items()}
 

@@ -16,8 +16,8 @@ from tests.support.spark_queries import create
 pytestmark = pytest.mark.timeout(600)
 
 PARTITIONS = 2
-RECORDS = 20_000
-VALUE_BYTES = 2_000
+RECORDS = 2_000
+VALUE_BYTES = 20_000
 """A partition has 40 MB: more than the buffers between a reader and a task that does not go on."""
 
 
@@ -36,7 +36,6 @@ import spark_bridge
 bootstrap, folder, records = sys.argv[1], sys.argv[2], int(sys.argv[3])
 spark = (SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.ui.enabled", "false")
     .config("spark.executor.memory", "512m").config("spark.driver.host", "127.0.0.1")
-    .config("spark.sql.execution.arrow.maxRecordsPerBatch", "500")
     .config("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"]).getOrCreate())
 spark.sparkContext.setLogLevel("OFF")
 spark_bridge.register(spark)
@@ -45,9 +44,9 @@ rows = (spark.read.format("ringlog").option("bootstrap", bootstrap).option("subs
 
 def held_up(kind):
     # Runs behind the source in the same task, in a worker of its own. Nobody goes on before the kill.
-    def pass_on(batches):
-        for number, batch in enumerate(batches):
-            yield batch.select(["partition", "offset"])
+    def pass_on(rows):
+        for number, row in enumerate(rows):
+            yield row.partition, row.offset
             if number == 0:
                 attempt = TaskContext.get().attemptNumber()
                 open(f"{folder}/{kind}.{attempt}.{os.getpid()}", "w").close()
@@ -56,10 +55,11 @@ def held_up(kind):
     return pass_on
 
 def victims(kind, worker):
-    daemon = worker.parent()
+    executor = worker.parent().parent()
     if kind == "executor":
-        return [daemon.parent()]
-    return [one for one in daemon.children() if one != worker]   # the source's own
+        return [executor]
+    workers = [one for daemon in executor.children() for one in daemon.children()]
+    return [one for one in workers if one != worker]   # the source's own
 
 def kill_when_held_up(kind):
     while not (found := glob.glob(f"{folder}/{kind}.0.*")):
@@ -71,9 +71,9 @@ def kill_when_held_up(kind):
         open(f"{folder}/{kind}.killed", "w").close()
 
 for kind in ("worker", "executor"):
-    killer = threading.Thread(target=kill_when_held_up, args=(kind,))
+    killer = threading.Thread(target=kill_when_held_up, args=(kind,), daemon=True)
     killer.start()
-    found = [tuple(row) for row in rows.mapInArrow(held_up(kind), "partition int, offset bigint").collect()]
+    found = rows.rdd.mapPartitions(held_up(kind)).collect()
     killer.join()
     assert len(found) == len(set(found)) == records, (kind, len(found))
     assert glob.glob(f"{folder}/{kind}.1.*"), f"no task ran again after the kill of a {kind}"

@@ -40,7 +40,8 @@ _MISSING_S = 1.0
 def node(tmp_path):
     with NodeProcess(str(tmp_path / "data"), shards=2, options=("--no-pin",)) as found:
         create(found, "views", 4)
-        fill(found, "views", RECORDS)
+        for partition in range(4):
+            fill(found, "views", RECORDS // 4, partition=partition)
         yield found
 
 
