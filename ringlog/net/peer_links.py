@@ -84,6 +84,10 @@ class PeerLinks:
         """Readable when something came; edge-triggered, so `receive` must then be called until it gives nothing."""
         return int(self._inbox.get(zmq.FD))
 
+    def watch(self, fd: int) -> None:
+        """End `wait` also when this descriptor is readable."""
+        self._poller.register(fd, zmq.POLLIN)
+
     def wait(self, wait_s: float) -> None:
         """Sleep until a message comes, or for this long."""
         self._poller.poll(max(0, int(wait_s * 1000)))

@@ -27,6 +27,7 @@ from ringlog.log.store import LogStore
 from ringlog.net.host import host_id
 from ringlog.net.router import RouterAgent, RouterSocket, keep_freed_memory, raise_descriptor_limit
 from ringlog.net.service import NetService, NodeFacts
+from ringlog.node.cluster_parts import NodeLife, cluster_agent
 from ringlog.node.controller_agent import ControllerAgent
 from ringlog.node.identity import NamesLock
 from ringlog.node.memory import NodeMemory
@@ -56,6 +57,7 @@ class ChildSetup:
         bells: list[Doorbell],
         endpoints: list[list[str]],
         cores: list[int],
+        life: NodeLife,
     ) -> None:
         self.config = config
         self.topology = topology
@@ -64,6 +66,7 @@ class ChildSetup:
         self.endpoints = endpoints
         """Where the network processes listen."""
         self.cores = cores
+        self.life = life
 
 
 def run_child(setup: ChildSetup, process: int, parent_pid: int) -> int:
@@ -120,6 +123,9 @@ def _build(setup: ChildSetup, process: int, stopping: Callable[[], bool]) -> Cal
     if role == "net":
         return _net(setup, process, links, stats, stopping)
     preference = cast(Preference, config.disk_engine)
+    if role == "controller" and config.cluster:
+        board, endpoints = memory.board, setup.endpoints
+        return cluster_agent(process, config, setup.life, endpoints, board, links, stats, stopping).run
     if role == "controller":
         store = LogStore(open_disk(preference), config.data_dir, memory=aligned(_CONTROLLER_MEMORY_BYTES))
         store.watch(links.bell.fd, lambda _events: None)
