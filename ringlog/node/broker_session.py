@@ -1,9 +1,9 @@
 """A node's standing with the active controller: it registers, says that it lives, and asks to leave. Pure.
 
     (new) ── registered ──► fenced ── heartbeats that say "I know the metadata" ──► serving
-      ▲                                                                              │
-      └── STALE_BROKER: another life of this node registered, or the cluster forgot ─┘
 
+A registration that is over, because another process registered as the same node, ends the node: its shards have led and
+followed under it.
 Nothing waits for an answer: a sign of life whose answer is lost is followed by the next one.
 """
 
@@ -13,7 +13,7 @@ import logging
 
 import msgspec
 
-from ringlog.errors import RinglogError, StaleBroker
+from ringlog.errors import ClusterMismatch, RinglogError, StaleBroker
 from ringlog.limits import BROKER_BEAT_MS
 from ringlog.net.cluster_messages import (
     BrokerHeartbeatReply,
@@ -82,8 +82,9 @@ class BrokerSession:
             if isinstance(reply, BrokerHeartbeatReply):
                 self.serving, self.may_stop = not reply.fenced, reply.may_stop
             elif isinstance(reply, StaleBroker):
-                _log.error("node %d has to register again: %s", request.node_id, reply)
-                self.broker_epoch, self.serving = None, False
+                raise ClusterMismatch(
+                    f"another process registered as node {request.node_id}: {reply}. Give each node its own id"
+                )
         elif isinstance(reply, RinglogError) and not reply.retriable and self._failed != str(reply):
             self._failed = str(reply)
             _log.error("node %d is not taken into the cluster: %s", self._registration.node_id, reply)

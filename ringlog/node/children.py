@@ -20,7 +20,7 @@ from ringlog.config import NodeConfig, parse_cores
 from ringlog.controller.topic_config import node_defaults
 from ringlog.disk.choose import Preference, open_disk
 from ringlog.disk.memory import aligned
-from ringlog.errors import NodeFailed, RinglogError
+from ringlog.errors import ClusterMismatch, NodeFailed, RinglogError
 from ringlog.limits import MIB
 from ringlog.log.bounds import ShardBounds
 from ringlog.log.store import LogStore
@@ -37,6 +37,8 @@ from ringlog.ring.doorbell import Doorbell
 from ringlog.ring.stats import Stats
 from ringlog.shard.agent import ShardAgent
 
+EXIT_MISMATCH = 3
+"""Of a process that will never do better: the whole node must end."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _GC_THRESHOLD = (20_000, 20, 100)
@@ -85,6 +87,9 @@ def run_child(setup: ChildSetup, process: int, parent_pid: int) -> int:
     board.processes[process]["started_ms"] = time.time_ns() // 1_000_000
     try:
         _build(setup, process, stop.is_set)()
+    except ClusterMismatch as error:
+        _log.error("%s", error)
+        return EXIT_MISMATCH
     except RinglogError as error:
         _log.error("%s", error)
         return 2

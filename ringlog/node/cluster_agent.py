@@ -211,6 +211,8 @@ class ClusterAgent:
         )
         if request is not None:
             self._controller.ask(request, lambda reply: session.answered(request, reply, _now_ms()))
+        if not session.serving:
+            self._controller.require_company()
         if session.serving and self._board.state(self._process) is ProcessState.STARTING:
             self._board.set_state(self._process, ProcessState.READY)
 

@@ -17,7 +17,7 @@ from ringlog.consensus.timing import Timing
 from ringlog.controller.active import ActiveController, Request
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Identity, MetadataRecord
-from ringlog.errors import CorruptFrame, NotController, RequestTimeout, RinglogError
+from ringlog.errors import ClusterMismatch, CorruptFrame, NotController, RequestTimeout, RinglogError
 from ringlog.limits import BROKER_SESSION_MS, CONTROLLER_ANSWER_MS_MAX
 from ringlog.net import cluster_messages, messages
 from ringlog.net.messages import ErrorReply, decode_body, encode_body
@@ -26,6 +26,8 @@ from ringlog.net.wire_errors import error_reply, raised
 from ringlog.node.quorum import Quorum
 from ringlog.node.quorum_store import QuorumStore
 
+STRANGERS_MS = 3_000.0
+"""A node that hears only another cluster for so long gives up."""
 Answered = Callable[[msgspec.Struct | RinglogError], None]
 _records = msgspec.msgpack.Decoder(list[MetadataRecord])
 _REPLIES: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
@@ -78,6 +80,7 @@ class ClusterController:
         """What is committed, as far as this node knows."""
         self.published: list[Publication] = []
         """What was committed since somebody took it away: for the processes of this node."""
+        self._alone_since_ms: float | None = None
         self._default_partitions = default_partitions
         self._nodes = len(endpoints)
         self._now_ms = now_ms
@@ -164,6 +167,22 @@ class ClusterController:
     def watch(self, fd: int) -> None:
         """End the sleep of `run` also when this descriptor is readable."""
         self._links.watch(fd)
+
+    def require_company(self) -> None:
+        """Raise ClusterMismatch when all that is heard at the others' addresses is another cluster."""
+        links = self._links
+        if not links.strangers or links.heard:
+            self._alone_since_ms = None
+            return
+        now_ms = self._now_ms()
+        if self._alone_since_ms is None:
+            self._alone_since_ms = now_ms
+        elif now_ms - self._alone_since_ms > STRANGERS_MS:
+            who = ", ".join(f"node {node} to {cluster}" for node, cluster in sorted(links.strangers.items()))
+            raise ClusterMismatch(
+                f"this node belongs to cluster {links.cluster_id}, and at the addresses of --cluster there is another: "
+                f"{who}. Check --cluster and --data-dir"
+            )
 
     def close(self) -> None:
         self.quorum.close()

@@ -22,7 +22,8 @@ from ringlog.controller.topic_config import node_defaults
 from ringlog.disk.choose import open_disk, preload
 from ringlog.errors import NodeFailed
 from ringlog.log.removal import sweep_deleted
-from ringlog.node.children import ChildSetup, run_child
+from ringlog.node.belonging import require_belongs
+from ringlog.node.children import EXIT_MISMATCH, ChildSetup, run_child
 from ringlog.node.clean_stop import leave_clean, take_clean
 from ringlog.node.cluster_parts import NodeLife
 from ringlog.node.identity import DataDirLock, NodeInfo, ProcessInfo
@@ -82,6 +83,7 @@ class Supervisor:
     def run(self, on_ready: Callable[[NodeInfo], None] = lambda info: None) -> int:
         """Run the node until a signal stops it; the exit code."""
         self._lock.take()
+        require_belongs(self.config)
         self._reserve.tick()
         sweep()
         sweep_deleted(open_disk("plain"), self.config.data_dir)
@@ -290,6 +292,10 @@ class Supervisor:
         why = f"signal {-code}" if code < 0 else f"exit code {code}"
         if not self.ready and code == 2:
             raise NodeFailed(f"{label} could not start; the line above says why")
+        if code == EXIT_MISMATCH:
+            raise NodeFailed(
+                f"{label} found that this node cannot be in the cluster; the line above says why"
+            )
         _log.warning("%s died (%s): it is started anew", label, why)
         self._restarts[process] += 1
         self.memory.board.set_state(process, ProcessState.NONE)
@@ -359,8 +365,7 @@ class Supervisor:
         while living():
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid:
-                process = self._pids.pop(pid, None)
-                if process is not None and self.topology.role(process)[0] == role:
+                if self._pids.pop(pid, None) is not None:
                     clean = clean and status == 0
             elif time.monotonic() > until and not killed:
                 killed = True
