@@ -67,9 +67,10 @@ class Call:
         before = self.state
         check((before, event) in _NEXT, f"a call that is {before.value} cannot see {event}")
         self.state = _NEXT[before, event]
-        if event == "up":
+        was_lost = before is CallState.READY and self.state is not CallState.READY
+        if event == "up" or was_lost:
             self.greet_ms = 0
-        return before is CallState.READY and (self.state is not CallState.READY)
+        return was_lost
 
     @property
     def is_ready(self) -> bool:

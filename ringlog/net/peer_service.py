@@ -31,6 +31,7 @@ from ringlog.net.framing import HEADER_BYTES, Flag, Header, unpack_header
 from ringlog.net.messages import ErrorReply, decode_body
 from ringlog.net.peer_calls import Call, Caller, Callers, CallState, Lane
 from ringlog.net.peer_wire import decode_hello, error_frame, hello_frame, judge, me_of
+from ringlog.net.wire_errors import raised
 from ringlog.ring.frame import frame_header
 from ringlog.ring.link import LinkEnd
 from ringlog.ring.stats import Stats
@@ -75,7 +76,7 @@ class PeerService:
         answer: AnswerTo,
         intact: Callable[[int], bool],
     ) -> None:
-        """`shard_of`: which shard a process is; `intact`: whether the process that we speak with is still the latest."""
+        """`shard_of`: which shard a process is; `intact`: whether the one that we speak with is still the latest."""
         self.image = MetadataImage()
         self.has_image = False
         self.calls: dict[int, Call] = {}
@@ -258,10 +259,7 @@ class PeerService:
     def _answered_hello(self, call: Call, header: Header, body: memoryview) -> None:
         try:
             if header.flags & Flag.ERROR:
-                refusal = decode_body(body, ErrorReply)
-                raise StaleBroker(
-                    f"node {call.node} at {call.endpoint} does not let us in: {refusal.message}"
-                )
+                raise raised(decode_body(body, ErrorReply))
             if self._me is None:
                 return
             hello = decode_hello(body)
@@ -272,7 +270,8 @@ class PeerService:
             self._event(call, "stranger", str(why))
             if call.told != why.code:  # it is tried again and again: said once is enough
                 call.told = why.code
-                _log.warning("%s", why)
+                level = logging.INFO if why.retriable else logging.ERROR
+                _log.log(level, "no call to node %d at %s yet: %s", call.node, call.endpoint, why)
             return
         call.told = ""
         self._event(call, "welcome", "")

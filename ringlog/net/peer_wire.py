@@ -24,7 +24,7 @@ PEER_VERSION = 1
 """Of the frames between nodes."""
 
 _NodeId = Annotated[int, msgspec.Meta(ge=1, le=NODE_ID_MAX)]
-_Epoch = Annotated[int, msgspec.Meta(ge=0, lt=2**63)]
+_Epoch = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True, gc=False):

@@ -44,7 +44,7 @@ class LinkSpec(NamedTuple):
 
 class Topology:
     """Who there is: process 0 is the controller, then the network processes, then the shards; last, in a cluster, the
-    process that speaks with other nodes. It has rings of its own, so that clients and replication never wait in one line.
+    process that speaks with other nodes. It has rings of its own: clients and replication never wait in one line.
 
     >>> topology = Topology(nets=1, shards=2, peers=1)
     >>> [topology.label(process) for process in range(topology.process_count)]

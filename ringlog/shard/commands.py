@@ -30,8 +30,8 @@ class NodeApi(IntEnum):
     LEFT = 203
     """Network process to shard: sessions of clients on this host whose processes have died."""
     REPLICA_FETCH = 210
-    """A shard of a follower's node to one of its leader's, and back: `replication.messages`. The session names the other
-    node (`place`), the correlation the leader's shard."""
+    """A shard of a follower's node to one of its leader's, and back: `replication.messages`. The session names the
+    other node (`place`), the correlation the leader's shard."""
     REPLICA_HELD = 211
     """The same: what the follower holds by now. Not answered."""
     ALTER_ISR = 212
