@@ -112,6 +112,14 @@ class Raft:
             raise NotController(f"node {self.me.node_id} does not lead the quorum")
         self._leadership.transfer(node_id, now_ms)
 
+    def step_aside(self, now_ms: float) -> None:
+        """Let another voter lead, if this one does and another one could. It takes until this one's role has changed;
+        asked again meanwhile, it changes nothing."""
+        if self._leadership is not None and not self._leadership.transferring:
+            heir = self._leadership.heir(now_ms)
+            if heir is not None:
+                self._leadership.transfer(heir, now_ms)
+
     def compact(self, index: int, data: bytes) -> None:
         """Let `data` stand for all entries up to an index that was applied."""
         check(index <= self.applied_index, "only what was applied can be compacted")
