@@ -318,9 +318,9 @@ class Link:
             self._connect(now_s, self._endpoints[0])
 
     def _fail_pending(self) -> None:
-        """Fail what was sent, and what waits for a node that may not be this one any more."""
+        """Fail what was sent, and, of one that seeks, what waits for the node that was here."""
         lost = NodeUnavailable(f"the connection to {self.endpoint} was lost before the answer came")
-        bound = [request for request in self.outbox if request.node != ANY_NODE]
+        bound = [request for request in self.outbox if self.seeks and request.node != ANY_NODE]
         for request in bound:
             self.outbox.remove(request)
         for request in (*self._session.lost(), *bound):
