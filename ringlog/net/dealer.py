@@ -43,7 +43,16 @@ _WATCHED = sum(_CHANGES)
 class Dealer:
     """One connection to one endpoint. Everything is called on the thread that made it."""
 
-    def __init__(self, context: zmq.Context[Any], endpoint: str, poller: zmq.Poller, ready: set[Any]) -> None:
+    def __init__(
+        self,
+        context: zmq.Context[Any],
+        endpoint: str,
+        poller: zmq.Poller,
+        ready: set[Any],
+        *,
+        message_bytes_max: int = _REPLY_BYTES_MAX,
+        reconnect_ms_max: int = RECONNECT_MS_MAX,
+    ) -> None:
         self.endpoint = endpoint
         self._ready = ready
         self._poller = poller
@@ -54,11 +63,11 @@ class Dealer:
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.SNDHWM, _QUEUED_MESSAGES_MAX)
         socket.setsockopt(zmq.RCVHWM, _QUEUED_MESSAGES_MAX)
-        socket.setsockopt(zmq.MAXMSGSIZE, _REPLY_BYTES_MAX)
+        socket.setsockopt(zmq.MAXMSGSIZE, message_bytes_max)
         socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_INTERVAL_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
         socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
-        socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS_MAX)
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, reconnect_ms_max)
         self._monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_WATCHED)
         self._monitor.setsockopt(zmq.LINGER, 0)
         self._wants_room = False
