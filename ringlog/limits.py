@@ -186,6 +186,9 @@ CONTROL_RING_BYTES = 4 * MIB
 DELTA_RECORDS_MAX = 1000
 """Metadata records in one frame; each is far below a kilobyte."""
 
+NODE_ID_MAX = 2**31 - 1
+CLUSTER_NODES_MAX = 63
+"""Nodes that are named in one `--cluster`: each of them votes."""
 REPLICATION_FACTOR_DEFAULT = 3
 REPLICATION_FACTOR_MAX = 64
 
@@ -196,6 +199,14 @@ QUORUM_FILE_BYTES_MAX = 16 * MIB
 """A voter's file that is longer than this is replaced by a snapshot."""
 CONTROLLER_ANSWER_MS_MAX = 5_000
 """How long a node waits for the answer of the active controller."""
+CONTROLLER_PATIENCE_MS = 10_000
+"""How long a request to the controller waits for one to be elected, and for nodes that a new topic needs."""
+CONTROLLER_REQUESTS_MAX = 1024
+"""Requests of a node's clients that wait for the controller; more are refused, retriably."""
+BROKER_SESSION_MS = 1_000
+"""A node that is silent for this long is fenced."""
+BROKER_BEAT_MS = 200
+"""How often a node says that it lives."""
 PEER_MESSAGES_MAX = 1024
 """Messages to one other controller, or from all of them, that wait; more are dropped, and said again."""
 
@@ -208,6 +219,7 @@ assert REPLICA_FETCH_BYTES + FETCH_PARTITIONS_MAX * 64 < FRAME_BYTES_MAX
 assert NODE_ID_MAX < 2**32 and SHARDS_MAX < 2**32
 assert 2 * (REPLICA_FETCH_WAIT_MS + REPLICA_REPLY_MS_MAX) < REPLICA_LAG_MS_DEFAULT
 assert 3 * HEARTBEAT_WAIT_MS_MAX < SESSION_TIMEOUT_MS_DEFAULT
+assert 4 * BROKER_BEAT_MS < BROKER_SESSION_MS < CONTROLLER_ANSWER_MS_MAX
 assert GROUP_BYTES_MIN <= WRITE_BYTES_TARGET <= WRITE_BYTES_MAX
 assert WRITE_BYTES_MAX < PENDING_BYTES_PER_PARTITION_MAX < TAIL_BYTES_PER_SHARD
 assert 3 * CHECKPOINT_BYTES < UNCHECKPOINTED_BYTES_PER_SHARD

@@ -20,13 +20,14 @@ from ringlog.config import NodeConfig, parse_cores
 from ringlog.controller.topic_config import node_defaults
 from ringlog.disk.choose import Preference, open_disk
 from ringlog.disk.memory import aligned
-from ringlog.errors import NodeFailed, RinglogError
+from ringlog.errors import ClusterMismatch, NodeFailed, RinglogError
 from ringlog.limits import MIB
 from ringlog.log.bounds import ShardBounds
 from ringlog.log.store import LogStore
 from ringlog.net.host import host_id
 from ringlog.net.router import RouterAgent, RouterSocket, keep_freed_memory, raise_descriptor_limit
 from ringlog.net.service import NetService, NodeFacts
+from ringlog.node.cluster_parts import NodeLife, cluster_agent
 from ringlog.node.controller_agent import ControllerAgent
 from ringlog.node.identity import NamesLock
 from ringlog.node.memory import NodeMemory
@@ -36,6 +37,8 @@ from ringlog.ring.doorbell import Doorbell
 from ringlog.ring.stats import Stats
 from ringlog.shard.agent import ShardAgent
 
+EXIT_MISMATCH = 3
+"""Of a process that will never do better: the whole node must end."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _GC_THRESHOLD = (20_000, 20, 100)
@@ -56,6 +59,7 @@ class ChildSetup:
         bells: list[Doorbell],
         endpoints: list[list[str]],
         cores: list[int],
+        life: NodeLife,
     ) -> None:
         self.config = config
         self.topology = topology
@@ -64,6 +68,7 @@ class ChildSetup:
         self.endpoints = endpoints
         """Where the network processes listen."""
         self.cores = cores
+        self.life = life
 
 
 def run_child(setup: ChildSetup, process: int, parent_pid: int) -> int:
@@ -82,6 +87,9 @@ def run_child(setup: ChildSetup, process: int, parent_pid: int) -> int:
     board.processes[process]["started_ms"] = time.time_ns() // 1_000_000
     try:
         _build(setup, process, stop.is_set)()
+    except ClusterMismatch as error:
+        _log.error("%s", error)
+        return EXIT_MISMATCH
     except RinglogError as error:
         _log.error("%s", error)
         return 2
@@ -120,6 +128,9 @@ def _build(setup: ChildSetup, process: int, stopping: Callable[[], bool]) -> Cal
     if role == "net":
         return _net(setup, process, links, stats, stopping)
     preference = cast(Preference, config.disk_engine)
+    if role == "controller" and config.cluster:
+        board, endpoints = memory.board, setup.endpoints
+        return cluster_agent(process, config, setup.life, endpoints, board, links, stats, stopping).run
     if role == "controller":
         store = LogStore(open_disk(preference), config.data_dir, memory=aligned(_CONTROLLER_MEMORY_BYTES))
         store.watch(links.bell.fd, lambda _events: None)

@@ -20,12 +20,14 @@ Role = Literal["controller", "net", "shard", "peer"]
 
 
 class ProcessState(IntEnum):
-    """STARTING → READY → STOPPED; a restart begins anew."""
+    """STARTING → READY → STOPPED; a restart begins anew. A controller in a cluster: READY → LEFT → STOPPED."""
 
     NONE = 0
     STARTING = 1
     READY = 2
     STOPPED = 3
+    LEFT = 4
+    """Others lead what its node led: the rest of it may stop."""
 
 
 _HEAD = np.dtype([("epoch", "<u8"), ("stopping", "<u8")])
