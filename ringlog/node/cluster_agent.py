@@ -227,9 +227,7 @@ class ClusterAgent:
         silent_ms = now_ms - max(self._leave_ms, self._session.heard_ms)
         if not self._session.may_stop and silent_ms < LEAVE_SILENT_MS:
             return
-        if self._controller.leads and now_ms - self._leave_ms < LEAVE_MS:
-            self._controller.step_aside()
-        else:
+        if now_ms - self._leave_ms >= LEAVE_MS or not self._controller.step_aside():
             self._board.set_state(self._process, ProcessState.LEFT)
 
     # -- requests ------------------------------------------------------------------------------------------------
@@ -248,10 +246,10 @@ class ClusterAgent:
         return found
 
     def _take(self, peer: int, end: LinkEnd, message: Message) -> None:
-        body = message.body
+        body = bytes(message.body)  # who waits for other nodes must hold no view of the ring
         api_key, partition = body[1], int.from_bytes(body[4:8], "little")
         if api_key == NodeApi.APPLIED:
-            self._audience.applied(peer, unpack_u64(body[32:])[0])
+            self._audience.applied(peer, unpack_u64(memoryview(body)[32:])[0])
             return
         correlation = int.from_bytes(body[8:16], "little")
         asker = Asker(end, int.from_bytes(body[16:24], "little"), correlation, api_key, partition)
@@ -268,7 +266,7 @@ class ClusterAgent:
         except RinglogError as error:
             self._refuse(asker, error)
 
-    def _decode(self, asker: Asker, body: memoryview) -> Request:
+    def _decode(self, asker: Asker, body: bytes) -> Request:
         match asker.api_key:
             case Api.INIT_PRODUCER:
                 return decode_body(body, InitProducerRequest)
@@ -322,7 +320,7 @@ class ClusterAgent:
         self._stats.counts["errors"] += 1
         asker.refuse(error)
 
-    def _alter_isr(self, asker: Asker, body: memoryview) -> None:
+    def _alter_isr(self, asker: Asker, body: bytes) -> None:
         """A shard proposes in-sync replicas; what is not answered, it proposes again."""
         try:
             request = decode_body(body, AlterIsrRequest)

@@ -154,15 +154,11 @@ class ClusterController:
         """The node whose controller is the active one, as far as this one knows."""
         return self.quorum.raft.leader_id
 
-    @property
-    def leads(self) -> bool:
-        """Whether this one leads the quorum."""
-        return self.quorum.leads
-
-    def step_aside(self) -> None:
-        """Let the controller of another node be the active one, if this one is."""
-        self.quorum.raft.step_aside(self._now_ms())
+    def step_aside(self) -> bool:
+        """Let the controller of another node be the active one; False when one is, or none could be."""
+        under_way = self.quorum.raft.step_aside(self._now_ms())
         self.quorum.pump()
+        return under_way
 
     def watch(self, fd: int) -> None:
         """End the sleep of `run` also when this descriptor is readable."""
