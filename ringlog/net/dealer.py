@@ -21,7 +21,6 @@ _NOBLOCK = int(zmq.NOBLOCK)
 _EVENTS = int(zmq.EVENTS)
 _POLLIN = int(zmq.POLLIN)
 """As plain numbers: an enum of flags costs a microsecond at each use."""
-_WATCHED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 
 
 class Change(Enum):
@@ -29,6 +28,16 @@ class Change(Enum):
 
     UP = "up"
     DOWN = "down"
+    REFUSED = "refused"
+    """Nobody listens there now; ZeroMQ goes on trying."""
+
+
+_CHANGES = {
+    int(zmq.EVENT_HANDSHAKE_SUCCEEDED): Change.UP,
+    int(zmq.EVENT_DISCONNECTED): Change.DOWN,
+    int(zmq.EVENT_CLOSED): Change.REFUSED,
+}
+_WATCHED = sum(_CHANGES)
 
 
 class Dealer:
@@ -72,8 +81,9 @@ class Dealer:
         if self._monitor not in self._ready:
             return seen
         while self._monitor.poll(0):
-            event = recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"]
-            seen.append(Change.UP if event == zmq.EVENT_HANDSHAKE_SUCCEEDED else Change.DOWN)
+            event = int(recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"])
+            if event in _CHANGES:
+                seen.append(_CHANGES[event])
         return seen
 
     def send(self, frame: Any) -> bool:
