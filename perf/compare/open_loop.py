@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perf.compare.clients.api import STAMP_BYTES, ConsumerClient, ProducerClient
+from perf.compare.clients.api import STAMP_BYTES, Receiver, Sender
 from perf.compare.payload import Payload
 
 SILENCE_S = 20.0
@@ -46,7 +46,7 @@ class Plan(NamedTuple):
         return burst * self.burst_records / self.rate_per_s
 
 
-def send(producer: ProducerClient, plan: Plan, payload: Payload) -> float:
+def send(sender: Sender, plan: Plan, payload: Payload) -> float:
     """Send all of a plan; the seconds from the first due moment until all is acknowledged."""
     values = payload.pool[: plan.burst_records]
     if len(values) < plan.burst_records:
@@ -58,8 +58,8 @@ def send(producer: ProducerClient, plan: Plan, payload: Payload) -> float:
         count = min(plan.burst_records, plan.records - burst * plan.burst_records)
         stamped = values[:count].copy()
         stamped[:, :STAMP_BYTES] = np.frombuffer(due_ns.to_bytes(STAMP_BYTES, "little"), dtype=np.uint8)
-        producer.send(stamped)
-    producer.finish()
+        sender.send(stamped)
+    sender.finish()
     return (time.monotonic_ns() - first_ns) / 1e9
 
 
@@ -69,13 +69,13 @@ def wait_until(due_ns: int) -> None:
         time.sleep(left_ns / 1e9)
 
 
-def receive(consumer: ConsumerClient, records: int) -> npt.NDArray[np.float64]:
+def receive(receiver: Receiver, records: int) -> npt.NDArray[np.float64]:
     """Take records as they come; how long each took, in milliseconds. Raises when no more come."""
     waits: list[npt.NDArray[np.float64]] = []
     seen = 0
     silent_since = time.monotonic()
     while seen < records:
-        due_ns = consumer.receive_stamps(0.1)
+        due_ns = receiver.receive_stamps(0.1)
         now_ns = time.monotonic_ns()
         if not len(due_ns):
             if time.monotonic() - silent_since > SILENCE_S:
@@ -87,11 +87,11 @@ def receive(consumer: ConsumerClient, records: int) -> npt.NDArray[np.float64]:
     return np.concatenate(waits)
 
 
-def count(consumer: ConsumerClient, records: int) -> int:
+def count(receiver: Receiver, records: int) -> int:
     """How many of the records come before a silence: without acknowledgements, some may never have arrived."""
     seen, silent_since = 0, time.monotonic()
     while seen < records and time.monotonic() - silent_since < COUNT_SILENCE_S:
-        came = len(consumer.receive_stamps(0.1))
+        came = len(receiver.receive_stamps(0.1))
         if came:
             seen, silent_since = seen + came, time.monotonic()
     return seen

@@ -230,7 +230,7 @@ class Comparison:
     # -- latency ---------------------------------------------------------------------------------------------
 
     def _latency(self, number: int, broker: Broker, name: str, workload: Workload) -> None:
-        if not SYSTEMS[name].paced:
+        if SYSTEMS[name].sender is None:
             return
         saturation = self._flow(broker, name, workload)
         self._say(f"{number} flow.{name}.{workload.name}: {saturation:,.0f} records/s through")

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
 
 from perf.compare.clients import kafka_clients, nats_client, redis_client, ringlog_client
-from perf.compare.clients.api import ConsumerClient, Place, ProducerClient
+from perf.compare.clients.api import ConsumerClient, PacedProducer, Place, ProducerClient, Reader
 from perf.compare.clients.pipeline import connect
 from perf.compare.model import Durability
 from perf.peers.fetch import python_package
@@ -49,10 +49,10 @@ class System(NamedTuple):
 
     producer: Callable[[Place], ProducerClient]
     consumer: Callable[[Place], ConsumerClient]
-    looker: Callable[[Place], ConsumerClient]
-    """Reads the topic again to check what is in it."""
-    paced: bool
-    """Can send at given times: latency is measured."""
+    reader: Callable[[Place], Reader]
+    """Reads the topic again to check what is in it, and takes what a sender sends."""
+    sender: Callable[[Place], PacedProducer] | None = None
+    """None: latency is not measured."""
     text_payload: bool = False
     """Sends one record of text again and again instead of the pool."""
     warm_up: int = 1
@@ -142,20 +142,18 @@ SYSTEMS = {
         ringlog_client.ColumnProducer,
         ringlog_client.ColumnConsumer,
         ringlog_client.ColumnConsumer,
-        paced=True,
+        ringlog_client.ColumnProducer,
     ),
     "ringlog-single": System(
         ringlog_client.SingleProducer,
         ringlog_client.SingleConsumer,
         ringlog_client.ColumnConsumer,
-        paced=False,
         python_api=True,
     ),
     "kafka": System(
         kafka_clients.JavaProducer,
         kafka_clients.JavaConsumer,
         kafka_clients.ConfluentConsumer,
-        paced=False,
         text_payload=True,
         warm_up=8,
     ),
@@ -163,11 +161,19 @@ SYSTEMS = {
         kafka_clients.ConfluentProducer,
         kafka_clients.ConfluentConsumer,
         kafka_clients.ConfluentConsumer,
-        paced=True,
+        kafka_clients.ConfluentProducer,
         python_api=True,
     ),
-    "nats": System(nats_client.NatsProducer, nats_client.NatsConsumer, nats_client.NatsConsumer, paced=True),
+    "nats": System(
+        nats_client.NatsProducer,
+        nats_client.NatsConsumer,
+        nats_client.NatsConsumer,
+        nats_client.NatsProducer,
+    ),
     "redis": System(
-        redis_client.RedisProducer, redis_client.RedisConsumer, redis_client.RedisConsumer, paced=True
+        redis_client.RedisProducer,
+        redis_client.RedisConsumer,
+        redis_client.RedisConsumer,
+        redis_client.RedisProducer,
     ),
 }

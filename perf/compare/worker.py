@@ -11,13 +11,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import msgspec
 
 from perf.compare import open_loop
-from perf.compare.clients.api import Place
+from perf.compare.clients.api import ConsumerClient, PacedProducer, Place, ProducerClient, Reader
 from perf.compare.model import Durability
 from perf.compare.payload import Payload, checksum_of
 from perf.compare.systems import SYSTEMS
@@ -62,41 +62,62 @@ def perform(job: Job) -> Outcome:
     system = SYSTEMS[job.system]
     place = Place(job.address, job.topic, job.partitions, job.durability, paced=job.kind == "send")
     payload = Payload(job.record_bytes)
-    if job.kind in ("produce", "send"):
-        producer = system.producer(place)
-        _ready()
-        before_s = cpu_s()
-        if job.kind == "produce":
-            done = producer.produce(payload, job.records)
-            outcome = Outcome(done.records, done.seconds, cpu_s() - before_s)
-        else:
-            plan = open_loop.Plan(job.record_bytes, job.records, job.rate_per_s, job.bursts_per_s)
-            seconds = open_loop.send(producer, plan, payload)
-            outcome = Outcome(job.records, seconds, cpu_s() - before_s)
-        producer.close()
-        return outcome
-    consumer = (system.looker if job.kind in ("look", "count") else system.consumer)(place)
+    match job.kind:
+        case "produce":
+            return _produce(job, system.producer(place), payload)
+        case "send":
+            if system.sender is None:
+                raise WorkerFailed(f"{job.system} cannot send at given times")
+            return _send(job, system.sender(place), payload)
+        case "consume":
+            return _consume(job, system.consumer(place))
+    return _read(job, system.reader(place))
+
+
+def _produce(job: Job, producer: ProducerClient, payload: Payload) -> Outcome:
+    with _working(producer) as used_s:
+        done = producer.produce(payload, job.records)
+        return Outcome(done.records, done.seconds, used_s())
+
+
+def _send(job: Job, sender: PacedProducer, payload: Payload) -> Outcome:
+    plan = open_loop.Plan(job.record_bytes, job.records, job.rate_per_s, job.bursts_per_s)
+    with _working(sender) as used_s:
+        return Outcome(job.records, open_loop.send(sender, plan, payload), used_s())
+
+
+def _consume(job: Job, consumer: ConsumerClient) -> Outcome:
+    with _working(consumer) as used_s:
+        done = consumer.consume(job.records)
+        return Outcome(done.records, done.seconds, used_s())
+
+
+def _read(job: Job, reader: Reader) -> Outcome:
+    total = 0
+
+    def look(values: Sequence[object]) -> None:
+        nonlocal total
+        total += checksum_of(values)
+
+    with _working(reader) as used_s:
+        if job.kind == "count":
+            return Outcome(open_loop.count(reader, job.records), 0.0, 0.0)
+        if job.kind == "look":
+            done = reader.read(job.records, look)
+            return Outcome(done.records, done.seconds, used_s(), total & ((1 << 64) - 1))
+        began = time.perf_counter()
+        waits_ms = open_loop.receive(reader, job.records)
+        taken_s = time.perf_counter() - began
+        return Outcome(len(waits_ms), taken_s, used_s(), waits_ms=open_loop.percentiles(waits_ms))
+
+
+@contextmanager
+def _working(client: ProducerClient | ConsumerClient) -> Iterator[Callable[[], float]]:
+    """Say that the client is connected, wait for the word to go; in the block, the CPU seconds that were used since."""
     _ready()
     before_s = cpu_s()
-    if job.kind == "count":
-        outcome = Outcome(open_loop.count(consumer, job.records), 0.0, 0.0)
-    elif job.kind == "receive":
-        began = time.perf_counter()
-        waits_ms = open_loop.receive(consumer, job.records)
-        taken_s = time.perf_counter() - began
-        outcome = Outcome(
-            len(waits_ms), taken_s, cpu_s() - before_s, waits_ms=open_loop.percentiles(waits_ms)
-        )
-    else:
-        total = [0]
-
-        def look(values: Sequence[object]) -> None:
-            total[0] += checksum_of(values)
-
-        done = consumer.consume(job.records, look if job.kind == "look" else None)
-        outcome = Outcome(done.records, done.seconds, cpu_s() - before_s, total[0] & ((1 << 64) - 1))
-    consumer.close()
-    return outcome
+    yield lambda: cpu_s() - before_s
+    client.close()
 
 
 def cpu_s() -> float:

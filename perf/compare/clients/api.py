@@ -43,35 +43,54 @@ class ProducerClient(abc.ABC):
     def produce(self, payload: Payload, records: int) -> Timed:
         """Send records from the pool, as fast as it goes; return when all are acknowledged."""
 
-    def send(self, values: npt.NDArray[np.uint8]) -> None:
-        """Send some records at once, without waiting for acknowledgements."""
-        raise NotImplementedError(f"{type(self).__name__} cannot send at a given time")
-
-    def finish(self) -> None:
-        """Wait for what `send` has on its way."""
-        raise NotImplementedError(f"{type(self).__name__} cannot send at a given time")
-
     def close(self) -> None:  # noqa: B027 - a tool that ends by itself has none to end
         """End the connection."""
+
+
+class Sender(abc.ABC):
+    """Sends records when they are due."""
+
+    @abc.abstractmethod
+    def send(self, values: npt.NDArray[np.uint8]) -> None:
+        """Send some records at once, without waiting for acknowledgements."""
+
+    @abc.abstractmethod
+    def finish(self) -> None:
+        """Wait for what `send` has on its way."""
+
+
+class PacedProducer(ProducerClient, Sender):
+    """As fast as it goes, or at given times: latency is measured with it."""
 
 
 class ConsumerClient(abc.ABC):
     """Reads a topic from its beginning."""
 
     @abc.abstractmethod
-    def consume(self, records: int, look: Look | None) -> Timed:
-        """Read this many records, the payload in full; show them to `look` when there is one."""
-
-    def receive(self, timeout_s: float) -> Sequence[Any]:
-        """The values that have come, waiting for the first at most so long."""
-        raise NotImplementedError(f"{type(self).__name__} cannot wait for single records")
-
-    def receive_stamps(self, timeout_s: float) -> npt.NDArray[np.int64]:
-        """The stamps of the values that `receive` would return."""
-        return stamps_of(self.receive(timeout_s))
+    def consume(self, records: int) -> Timed:
+        """Read this many records, the payload in full."""
 
     def close(self) -> None:  # noqa: B027 - a tool that ends by itself has none to end
         """End the connection."""
+
+
+class Receiver(abc.ABC):
+    """Takes records as they come."""
+
+    @abc.abstractmethod
+    def receive_stamps(self, timeout_s: float) -> npt.NDArray[np.int64]:
+        """The stamps of the values that have come, waiting for the first at most so long."""
+
+
+class Reader(ConsumerClient, Receiver):
+    """Shows what it reads: deliveries are checked with it, and latency is measured."""
+
+    @abc.abstractmethod
+    def read(self, records: int, look: Look | None) -> Timed:
+        """Read this many records; show them to `look` when there is one."""
+
+    def consume(self, records: int) -> Timed:
+        return self.read(records, None)
 
 
 def stamps_of(values: Sequence[Any]) -> npt.NDArray[np.int64]:

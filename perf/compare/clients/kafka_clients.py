@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perf.compare.clients.api import ConsumerClient, Look, Place, ProducerClient, Timed
+from perf.compare.clients.api import (
+    ConsumerClient,
+    Look,
+    PacedProducer,
+    Place,
+    ProducerClient,
+    Reader,
+    Timed,
+    stamps_of,
+)
 from perf.compare.model import Durability
 from perf.compare.payload import Payload, text_record
 from perf.peers.fetch import kafka_jars
@@ -60,9 +69,7 @@ class JavaConsumer(ConsumerClient):
     def __init__(self, place: Place) -> None:
         self._place = place
 
-    def consume(self, records: int, look: Look | None) -> Timed:
-        if look is not None:
-            raise NotImplementedError("Kafka's tool does not show records; confluent-kafka looks at them")
+    def consume(self, records: int) -> Timed:
         with tempfile.NamedTemporaryFile("w", prefix="consumer-", suffix=".properties") as file:
             file.writelines(f"{name}={value}\n" for name, value in values_of(KAFKA_CONSUMER).items())
             file.flush()
@@ -100,7 +107,7 @@ def fetched(said: str) -> Timed:
     raise ValueError(f"Kafka's consumer tool said nothing of what it read: {said[-300:]}")
 
 
-class ConfluentProducer(ProducerClient):
+class ConfluentProducer(PacedProducer):
     """confluent-kafka: produce() for each record, failed deliveries counted."""
 
     def __init__(self, place: Place) -> None:
@@ -156,7 +163,7 @@ class ConfluentProducer(ProducerClient):
             )
 
 
-class ConfluentConsumer(ConsumerClient):
+class ConfluentConsumer(Reader):
     """confluent-kafka: consume() many at a time, each value taken."""
 
     def __init__(self, place: Place) -> None:
@@ -166,7 +173,7 @@ class ConfluentConsumer(ConsumerClient):
         self._consumer = Consumer({**settings, **values_of(CONFLUENT_CONSUMER)})
         self._consumer.assign([TopicPartition(place.topic, number, 0) for number in range(place.partitions)])
 
-    def consume(self, records: int, look: Look | None) -> Timed:
+    def read(self, records: int, look: Look | None) -> Timed:
         began, read = time.perf_counter(), 0
         while read < records:
             values = self._values(self._consumer.consume(min(FETCH_RECORDS, records - read), timeout=1.0))
@@ -175,11 +182,10 @@ class ConfluentConsumer(ConsumerClient):
                 look(values)
         return Timed(read, time.perf_counter() - began)
 
-    def receive(self, timeout_s: float) -> Sequence[Any]:
+    def receive_stamps(self, timeout_s: float) -> npt.NDArray[np.int64]:
         first = self._consumer.poll(timeout_s)
-        return (
-            [] if first is None else self._values([first, *self._consumer.consume(FETCH_RECORDS, timeout=0)])
-        )
+        messages = [] if first is None else [first, *self._consumer.consume(FETCH_RECORDS, timeout=0)]
+        return stamps_of(self._values(messages))
 
     @staticmethod
     def _values(messages: Sequence[Any]) -> list[bytes]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from perf.compare.clients.api import ConsumerClient, Look, Place, ProducerClient, Timed
+from perf.compare.clients.api import Look, PacedProducer, Place, Reader, Timed, stamps_of
 from perf.compare.clients.pipeline import RECEIVE_BYTES, Pipeline, connect
 from perf.compare.model import Durability
 from perf.compare.payload import Payload
@@ -92,7 +92,7 @@ def publishes(subject: str, reply: str, values: npt.NDArray[np.uint8]) -> bytes:
     return row.tobytes()
 
 
-class NatsProducer(ProducerClient):
+class NatsProducer(PacedProducer):
     """Bursts go round the partitions; acks are counted, an error among them raises."""
 
     def __init__(self, place: Place) -> None:
@@ -165,7 +165,7 @@ class NatsProducer(ProducerClient):
             self._connection.close()
 
 
-class NatsConsumer(ConsumerClient):
+class NatsConsumer(Reader):
     """A pull consumer without acks for each stream, asked for more before it runs dry."""
 
     def __init__(self, place: Place) -> None:
@@ -216,7 +216,7 @@ class NatsConsumer(ConsumerClient):
                 self._connection.sendall(b"PONG\r\n")
         return values
 
-    def consume(self, records: int, look: Look | None) -> Timed:
+    def read(self, records: int, look: Look | None) -> Timed:
         began, read = time.perf_counter(), 0
         while read < records:
             values = self._arrived()
@@ -225,12 +225,12 @@ class NatsConsumer(ConsumerClient):
                 look(values)
         return Timed(read, time.perf_counter() - began)
 
-    def receive(self, timeout_s: float) -> Sequence[Any]:
+    def receive_stamps(self, timeout_s: float) -> npt.NDArray[np.int64]:
         self._connection.settimeout(timeout_s)
         try:
-            return self._arrived()
+            return stamps_of(self._arrived())
         except TimeoutError:
-            return []
+            return stamps_of([])
 
     def close(self) -> None:
         self._connection.close()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from perf.compare.clients.api import ConsumerClient, Look, Place, ProducerClient, Timed
+from perf.compare.clients.api import Look, PacedProducer, Place, Reader, Timed, stamps_of
 from perf.compare.clients.pipeline import PATIENCE_S, RECEIVE_BYTES, Pipeline, connect
 from perf.compare.model import Durability
 from perf.compare.payload import Payload
@@ -48,7 +47,7 @@ def additions(key: str, values: npt.NDArray[np.uint8]) -> bytes:
     return row.tobytes()
 
 
-class RedisProducer(ProducerClient):
+class RedisProducer(PacedProducer):
     """Pipelines go round the partitions, a few of them ahead of their answers."""
 
     def __init__(self, place: Place) -> None:
@@ -120,7 +119,7 @@ class RedisProducer(ProducerClient):
             self._connection.close()
 
 
-class RedisConsumer(ConsumerClient):
+class RedisConsumer(Reader):
     """XRANGE over all partitions in one pipeline; XREAD that blocks, for records as they come."""
 
     def __init__(self, place: Place) -> None:
@@ -142,7 +141,7 @@ class RedisConsumer(ConsumerClient):
             raise ValueError(f"redis refused: {answer}")
         return answer
 
-    def consume(self, records: int, look: Look | None) -> Timed:
+    def read(self, records: int, look: Look | None) -> Timed:
         read, count = 0, 1_000
         began = fed = time.perf_counter()
         while read < records:
@@ -169,7 +168,7 @@ class RedisConsumer(ConsumerClient):
                 time.sleep(0.001)
         return Timed(read, time.perf_counter() - began)
 
-    def receive(self, timeout_s: float) -> Sequence[Any]:
+    def receive_stamps(self, timeout_s: float) -> npt.NDArray[np.int64]:
         wait_ms = max(int(timeout_s * 1e3), 1)
         words: list[bytes | str | int] = [
             "XREAD",
@@ -186,7 +185,7 @@ class RedisConsumer(ConsumerClient):
         for key, entries in self._answer() or []:
             self._after[key] = entries[-1][0]
             values += [fields[1] for _, fields in entries]
-        return values
+        return stamps_of(values)
 
     def close(self) -> None:
         self._connection.close()

@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perf.compare.clients.api import STAMP_BYTES, ConsumerClient, Look, Place, ProducerClient, Timed
+from perf.compare.clients.api import (
+    STAMP_BYTES,
+    ConsumerClient,
+    Look,
+    PacedProducer,
+    Place,
+    ProducerClient,
+    Reader,
+    Timed,
+)
 from perf.compare.model import Durability
 from perf.compare.payload import Payload
 from ringlog.client.consumer import Consumer
@@ -22,7 +31,7 @@ PATIENCE_S = 60
 FETCH_RECORDS = 50_000
 
 
-class ColumnProducer(ProducerClient):
+class ColumnProducer(PacedProducer):
     """produce_many: columns in, no Python per record."""
 
     def __init__(self, place: Place) -> None:
@@ -73,7 +82,9 @@ class SingleProducer(ProducerClient):
         self._producer.close()
 
 
-class _Reader(ConsumerClient):
+class _AllPartitions:
+    """A consumer of a whole topic."""
+
     def __init__(self, place: Place) -> None:
         importlib.import_module("pyarrow")  # poll_arrow would import it with the clock running
         self._consumer = Consumer(bootstrap=place.address, auto_offset_reset="earliest")
@@ -83,10 +94,10 @@ class _Reader(ConsumerClient):
         self._consumer.close()
 
 
-class ColumnConsumer(_Reader):
+class ColumnConsumer(_AllPartitions, Reader):
     """poll_arrow: columns out."""
 
-    def consume(self, records: int, look: Look | None) -> Timed:
+    def read(self, records: int, look: Look | None) -> Timed:
         began, read = time.perf_counter(), 0
         while read < records:
             batch = self._consumer.poll_arrow(timeout_ms=PATIENCE_S * 1000)
@@ -106,16 +117,13 @@ class ColumnConsumer(_Reader):
         return rows[:, :STAMP_BYTES].copy().view(np.int64).ravel()
 
 
-class SingleConsumer(_Reader):
+class SingleConsumer(_AllPartitions, ConsumerClient):
     """poll: a record object each, its value taken."""
 
-    def consume(self, records: int, look: Look | None) -> Timed:
+    def consume(self, records: int) -> Timed:
         began, read = time.perf_counter(), 0
         while read < records:
-            values = [record.value for record in self._consumer.poll(1000, max_records=FETCH_RECORDS)]
-            read += len(values)
-            if look is not None:
-                look(values)
+            read += len([record.value for record in self._consumer.poll(1000, max_records=FETCH_RECORDS)])
         return Timed(read, time.perf_counter() - began)
 
 

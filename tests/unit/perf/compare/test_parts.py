@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from perf.compare import open_loop
-from perf.compare.clients.api import STAMP_BYTES, ConsumerClient, ProducerClient
+from perf.compare.clients.api import STAMP_BYTES, Receiver, Sender, stamps_of
 from perf.compare.clients.kafka_clients import fetched, steady_state
 from perf.compare.clients.nats_client import Messages
 from perf.compare.clients.redis_client import additions, command
@@ -61,17 +61,11 @@ def test_words_of_kafkas_tools_that_say_nothing_are_an_error():
         fetched("WARNING: Exiting before consuming the expected number of records")
 
 
-class Belt(ProducerClient, ConsumerClient):
+class Belt(Sender, Receiver):
     """What is sent can be received at once."""
 
     def __init__(self):
         self.bursts = []
-
-    def produce(self, payload, records):
-        raise NotImplementedError
-
-    def consume(self, records, look):
-        raise NotImplementedError
 
     def send(self, values):
         self.bursts.append((time.monotonic_ns(), values))
@@ -79,8 +73,8 @@ class Belt(ProducerClient, ConsumerClient):
     def finish(self):
         pass
 
-    def receive(self, timeout_s):
-        return [row.tobytes() for row in self.bursts.pop(0)[1]] if self.bursts else []
+    def receive_stamps(self, timeout_s):
+        return stamps_of([row.tobytes() for row in self.bursts.pop(0)[1]] if self.bursts else [])
 
 
 def test_every_record_carries_the_moment_it_was_due_and_none_is_sent_before():
