@@ -38,18 +38,18 @@ class TopicQueues:
         self._closed_before = 0
         """Bytes that the sticky queue had closed when its turn began."""
 
-    def update(self, metadata: TopicMetadata) -> None:
-        """Partitions may have been added, or have got other node-wide numbers."""
+    def update(self, metadata: TopicMetadata) -> list[PartitionQueue]:
+        """Partitions may have been added, have got other numbers or other leaders. Those that are elsewhere now."""
+        moved: list[PartitionQueue] = []
         self.metadata = metadata
         if not metadata.partitions:
             raise InvalidRequest(f"topic '{metadata.name}' has no partitions")
         for known in sorted(metadata.partitions, key=lambda one: one.index):
-            if known.index < len(self.queues):
-                self.queues[known.index].partition = known.partition
-            else:
-                self.queues.append(
-                    PartitionQueue(metadata.name, known.index, known.partition, self._in_flight_max)
-                )
+            if known.index >= len(self.queues):
+                self.queues.append(PartitionQueue(metadata.name, known, self._in_flight_max))
+            elif self.queues[known.index].move(known):
+                moved.append(self.queues[known.index])
+        return moved
 
     def queue(self, partition: int) -> PartitionQueue:
         """The queue of a partition that the caller named."""

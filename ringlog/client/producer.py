@@ -40,7 +40,8 @@ Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | N
 
 _LOOK_AT_TOPICS_S = 1.0
 _LOOK_AGAIN_S = 0.05
-"""Between two looks while records wait for a topic whose metadata proved wrong."""
+"""Between two looks while records wait for a topic whose metadata proved wrong; longer when it lasts."""
+_LOOK_AGAIN_MAX_S = 0.5
 _CLOSED = "the producer was closed; make a new one"
 
 
@@ -73,6 +74,7 @@ class Producer:
         self._asked_producer = False
         self._ask_producer_at_s = 0.0
         self._looked_s = -_LOOK_AT_TOPICS_S
+        self._look_pause_s = _LOOK_AGAIN_S
         self._misplaced: set[str] = set()
         """Topics whose metadata proved wrong, and no others have come yet."""
         if self._finalizer is not None:
@@ -311,10 +313,10 @@ class Producer:
         if self._sender.needs_producer and not self._asked_producer and now_s >= self._ask_producer_at_s:
             self._ask_producer()
         is_lost = bool(self._sender.stale or self._misplaced)
-        look_at_s = self._looked_s + (_LOOK_AGAIN_S if is_lost else _LOOK_AT_TOPICS_S)
+        look_at_s = self._looked_s + (self._look_pause_s if is_lost else _LOOK_AT_TOPICS_S)
         if now_s >= look_at_s and self._topics:
-            self._looked_s, look_at_s = now_s, now_s + _LOOK_AGAIN_S
             self._look_at_topics()
+            self._looked_s, look_at_s = now_s, now_s + self._look_pause_s
         times = [self._sender.next_time_s()]
         if self._sender.needs_producer and not self._asked_producer:
             times.append(self._ask_producer_at_s)
@@ -335,6 +337,7 @@ class Producer:
             timeout_s=min(self._settings.request_timeout_ms / 1000, left_s),
             expects_reply=batch.acks is not Acks.NONE,
             headroom=True,
+            node=queue.node,
         )
         self._connection.send(request)
 
@@ -389,12 +392,18 @@ class Producer:
             known = self._connection.topic_now(name)
             if known is queues.metadata:
                 continue
-            self._misplaced.discard(
-                name
-            )  # what came, if only that the topic is gone, is looked at again in its turn
             if known is not None:
                 with self._lock:
-                    queues.update(known)
+                    self._accumulator.touched.extend(queues.update(known))
+            if name in self._misplaced and any(queue.lost for queue in queues.queues):
+                # Nobody knows the new leader yet.
+                self._connection.forget(name)
+                self._look_pause_s = min(1.5 * self._look_pause_s, _LOOK_AGAIN_MAX_S)
+            else:
+                # What came, if only that the topic is gone, is looked at again in its turn.
+                self._misplaced.discard(name)
+        if not self._misplaced:
+            self._look_pause_s = _LOOK_AGAIN_S
 
 
 def _abandon(connection: Connection, sender: Sender, topics: dict[str, TopicQueues]) -> None:

@@ -12,20 +12,22 @@ from typing import NamedTuple
 
 from ringlog.client.accumulator import Accumulator
 from ringlog.client.futures import NO_DURABILITY, NO_OFFSET
+from ringlog.client.metadata import LOOK_AGAIN
 from ringlog.client.partition_queue import Batch, PartitionQueue, ProducerId, delivery_timeout
 from ringlog.client.settings import ProducerSettings
 from ringlog.errors import (
     OutOfOrderSequence,
     PartitionFenced,
+    RequestTimeout,
     RinglogError,
     ShardUnavailable,
-    StaleMetadata,
 )
 from ringlog.model import Durability
 from ringlog.net.messages import ProduceReply
+from ringlog.net.session import ANY_NODE
 from ringlog.records.builder import seal_for
 
-_LOOK_AGAIN = (StaleMetadata, ShardUnavailable, PartitionFenced)
+_LOOK_AGAIN = (*LOOK_AGAIN, ShardUnavailable, PartitionFenced, RequestTimeout)
 _DURABILITY_WORDS = {int(one): one.name.lower() for one in Durability}
 
 
@@ -156,6 +158,7 @@ class Sender:
         """An attempt failed. The error's own word says whether another can help."""
         if isinstance(error, _LOOK_AGAIN):
             self.stale.add(queue.topic)
+            queue.lost = queue.node != ANY_NODE
         again = error.retriable or (isinstance(error, OutOfOrderSequence) and batch.sequence >= 0)
         queue.failures += 1
         backoff_s = min(self._backoff_s * 2 ** min(queue.failures - 1, 20), self._backoff_max_s)
