@@ -10,14 +10,14 @@ from perf.micro.result import Goal, Result, result_of
 from perf.micro.rounds import alternate
 from perf.node.setting import chunk_of, send_all
 from perf.spark.ready_made import ready_made
-from perf.spark.setting import CORES, PARTITIONS, SparkBench
+from perf.spark.setting import CORES, PARTITIONS, SparkBench, topic_frame
 from ringlog.client.producer import Producer
 
 
 def source(bench: SparkBench) -> Result:
     """Batch read of a topic, all columns of Kafka's source, beside the same columns ready-made."""
     topic = bench.filled_topic()
-    frame = _topic_frame(bench, topic)
+    frame = topic_frame(bench, topic)
     template, batches = _template(bench, topic)
     bench.spark.dataSource.register(ready_made(template, frame.schema, batches, PARTITIONS))
     ready = bench.spark.read.format("ready-made").load()
@@ -36,11 +36,6 @@ def source(bench: SparkBench) -> Result:
         limits,
         Goal.share_of_limit(0.6),
     )
-
-
-def _topic_frame(bench: SparkBench, topic: str) -> Any:
-    reader = bench.spark.read.format("ringlog").option("bootstrap", bench.bootstrap)
-    return reader.option("subscribe", topic).load()
 
 
 def _template(bench: SparkBench, topic: str) -> tuple[Any, int]:

@@ -42,6 +42,12 @@ class SparkBench(NamedTuple):
         return self.scale.records / (time.perf_counter() - began) / 1e6
 
 
+def topic_frame(bench: SparkBench, topic: str) -> Any:
+    """A batch read of a whole topic, with all columns."""
+    reader = bench.spark.read.format("ringlog").option("bootstrap", bench.bootstrap)
+    return reader.option("bridge", "off").option("subscribe", topic).load()
+
+
 def node_bench(node: EmbeddedNode, directory: str) -> NodeBench:
     """What makes and drops topics in the node's own benchmarks; its amounts are not used here."""
     return NodeBench(QUICK, node, directory)
