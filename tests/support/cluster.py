@@ -232,6 +232,9 @@ class ClusterTrial:
             return False
 
         wait_for(f"topic {name}", created, stretched(READY_WITHIN_S), every_s=0.1)
+        for node_id in self.nodes:  # others may hear of it a moment later
+            others = [other for other in self.nodes if other != node_id]
+            wait_for(f"{name} at node {node_id}", lambda: self.topic(name, avoid=others), stretched(5))  # noqa: B023
         self.wait_in_sync(name)
 
     # -- load and judges -------------------------------------------------------------------------------------------
