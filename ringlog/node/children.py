@@ -25,6 +25,8 @@ from ringlog.limits import MIB
 from ringlog.log.bounds import ShardBounds
 from ringlog.log.store import LogStore
 from ringlog.net.host import host_id
+from ringlog.net.peer_agent import PeerAgent
+from ringlog.net.peer_socket import PeerSockets
 from ringlog.net.router import RouterAgent, RouterSocket, keep_freed_memory, raise_descriptor_limit
 from ringlog.net.service import NetService, NodeFacts
 from ringlog.node.cluster_parts import NodeLife, cluster_agent
@@ -69,6 +71,11 @@ class ChildSetup:
         """Where the network processes listen."""
         self.cores = cores
         self.life = life
+
+    def region_of(self, process: int) -> memoryview | None:
+        """The buffers of a shard; other processes lend none."""
+        role, index = self.topology.role(process)
+        return self.memory.region(index) if role == "shard" else None
 
 
 def run_child(setup: ChildSetup, process: int, parent_pid: int) -> int:
@@ -127,6 +134,8 @@ def _build(setup: ChildSetup, process: int, stopping: Callable[[], bool]) -> Cal
     role, index = setup.topology.role(process)
     if role == "net":
         return _net(setup, process, links, stats, stopping)
+    if role == "peer":
+        return _peer(setup, process, links, stats, stopping)
     preference = cast(Preference, config.disk_engine)
     if role == "controller" and config.cluster:
         board, endpoints = memory.board, setup.endpoints
@@ -204,12 +213,22 @@ def _net(
         )
         return socket, service
 
-    def region_of(peer: int) -> memoryview | None:
-        role, index = topology.role(peer)
-        return setup.memory.region(index) if role == "shard" else None
-
     board, spin_us = setup.memory.board, config.spin_us
-    agent = RouterAgent(process, board, links, region_of, open_socket, stats, stopping, spin_us=spin_us)
+    agent = RouterAgent(process, board, links, setup.region_of, open_socket, stats, stopping, spin_us=spin_us)
+    return agent.run
+
+
+def _peer(
+    setup: ChildSetup, process: int, links: Links, stats: Stats, stopping: Callable[[], bool]
+) -> Callable[[], None]:
+    config = setup.config
+    if config.pin and config.net_cores:
+        _keep_to(set(parse_cores(config.net_cores)), "net_cores")
+    raise_descriptor_limit()
+    keep_freed_memory()
+    sockets = PeerSockets(config.peer_listen, links.bell.fd)
+    board, spin_us = setup.memory.board, config.spin_us
+    agent = PeerAgent(process, board, links, setup.region_of, sockets, stats, stopping, spin_us=spin_us)
     return agent.run
 
 

@@ -61,7 +61,9 @@ class Supervisor:
     def __init__(self, config: NodeConfig) -> None:
         node_defaults(config.topic_defaults)  # refused now, or every shard would end with it
         self.config = config
-        self.topology = Topology(nets=config.nets, shards=config.shard_count)
+        self.topology = Topology(
+            nets=config.nets, shards=config.shard_count, peers=1 if config.cluster else 0
+        )
         self._lock = DataDirLock(config.data_dir)
         self._reserve = ReserveFile(config.data_dir)
         self._pids: dict[int, int] = {}
@@ -241,6 +243,7 @@ class Supervisor:
             stats=self.memory.stats_memory.name,
             metrics_endpoint=self.config.metrics_listen,
             processes=processes,
+            peers=self.topology.peers,
         )
         self._lock.write_info(info)
         return info
