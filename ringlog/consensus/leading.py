@@ -120,8 +120,12 @@ class Leadership:
                 self._send_entries(peer, now_ms)
             return
         if peer.accepted(min(reply.index, self._log.last_index)):
+            committed = self._raft.commit_index
             self.advance_commit()
             self._hand_over()
+            if self._raft.commit_index == committed and peer.next_index > self._log.last_index:
+                # A slower one: what it has now was committed without it, and it need not wait for a beat to apply it.
+                self._send_beat(peer)
         if peer.next_index <= self._log.last_index:
             self._send_entries(peer, now_ms)
 

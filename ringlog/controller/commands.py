@@ -292,7 +292,9 @@ def _new_replicated(
     made: list[Partition] = []
     for at, index in enumerate(indexes):
         replicas = placement.choose(factor)
-        on_shards = tuple(placement.shard_on(node_id) for node_id in replicas)
+        on_shards = tuple(
+            placement.shard_on(node_id, leads=not place) for place, node_id in enumerate(replicas)
+        )
         made.append(
             Partition(
                 image.next_partition + at,

@@ -96,6 +96,10 @@ def test_replicas_leaders_and_shards_are_spread_evenly():
     assert set(Counter(partition.leader for partition in everything(image)).values()) == {10}
     shards = Counter((n, s) for p in everything(image) for n, s in zip(p.replicas, p.shards, strict=True))
     assert set(shards.values()) == {15}
+    leading = Counter((partition.leader, partition.shards[0]) for partition in everything(image))
+    assert set(leading.values()) == {5}, (
+        "leaders have the more work: they are spread over shards on their own"
+    )
 
 
 def test_no_two_replicas_share_a_rack_while_there_are_enough():
