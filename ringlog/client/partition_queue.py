@@ -92,6 +92,8 @@ class PartitionQueue:
         """It is led elsewhere now: what is under way to the old leader is answered before anything leaves."""
         self.open: OpenBatch | None = None
         self.ready: deque[Batch] = deque()
+        self.closed_bytes = 0
+        """Of all batches that grew here, ever."""
         self.in_flight: list[Batch] = []
         self.failed: list[Batch] = []
         self.retry_at_s = 0.0
@@ -161,9 +163,15 @@ class PartitionQueue:
         self.in_flight.append(batch)
         return batch
 
-    def wants_open(self, idempotent: bool) -> bool:
-        """Whether the open batch could leave now, so that closing it delays nothing and costs no growth."""
+    def wants_open(self, idempotent: bool, few_bytes: int) -> bool:
+        """Whether the open batch should leave now: closing it delays nothing and costs no growth.
+
+        While another is in flight, one of fewer than `few_bytes` waits for the answer, and grows: where many small
+        sends follow each other, a request carries all that came during the last one.
+        """
         if self.open is None or self.ready or self.failed:
+            return False
+        if self.in_flight and self.open.builder.nbytes < few_bytes:
             return False
         return self._may_leave(idempotent and self.open.acks is not Acks.NONE, self._next_order)
 

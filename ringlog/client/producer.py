@@ -11,8 +11,8 @@ from typing import Any
 
 from ringlog.client.accumulator import BATCH_BYTES_MAX, Accumulator, TopicQueues
 from ringlog.client.connection import Connection
-from ringlog.client.futures import BatchState, ManyFuture, RecordFuture
-from ringlog.client.many import Chunk, chunks_of, rows_by_partition
+from ringlog.client.futures import BatchState, ManyFuture, Part, RecordFuture
+from ringlog.client.many import Chunk, Rows, chunks_of, rows_by_partition
 from ringlog.client.partition_queue import Batch, PartitionQueue, ProducerId
 from ringlog.client.sender import Send, Sender
 from ringlog.client.settings import ProducerSettings, acks_of, settings_of
@@ -120,7 +120,8 @@ class Producer:
                         future = opened.append(value, key, timestamp, headers)
             if future is None:
                 wanted = self._acks if acks is None else acks_of(acks)
-                future = self._append(queues, queue, (value, key, timestamp, headers), wanted)
+                to = None if partition is None and key is None else queue
+                future = self._append(queues, to, (value, key, timestamp, headers), wanted)
         except (ValueError, OverflowError) as wrong:
             raise InvalidRequest(str(wrong)) from None
         if on_delivery is not None:
@@ -140,42 +141,50 @@ class Producer:
 
         `values` and `keys` are lists of bytes, str or None, Arrow arrays (ChunkedArrays too), or NumPy arrays;
         `headers` is an Arrow array of lists; `timestamps` are milliseconds, one or one for each record. With keys
-        each record goes to its key's partition; without, batches go round the partitions. Blocks as `produce`
-        does; when it raises midway, the batches that were made before are on their way: `flush` waits for them.
+        each record goes to its key's partition; without, batches go round the partitions. A few records join a batch
+        with those that were produced before and after them. Blocks as `produce` does; when it raises midway, the
+        batches that were made before are on their way: `flush` waits for them.
         """
         queues = self._topics.get(topic) or self._open(topic)
         fixed = None if partition is None else queues.queue(partition)
-        states: list[BatchState] = []
+        parts: list[Part] = []
         for chunk in chunks_of(values, keys, headers, timestamps, time.time_ns() // 1_000_000):
             if fixed is not None or chunk.keys is None:
-                self._send_rows(queues, fixed, chunk, None, 0, chunk.count, states)
+                self._send_rows(queues, fixed, chunk, Rows(0, chunk.count), parts)
                 continue
             rows, bounds = rows_by_partition(chunk, len(queues.queues))
             for queue in list(queues.queues)[: len(bounds) - 1]:
                 start, stop = bounds[queue.index], bounds[queue.index + 1]
-                self._send_rows(queues, queue, chunk, rows, start, stop, states)
-        return ManyFuture(states)
+                self._send_rows(queues, queue, chunk, Rows(start, stop, rows), parts)
+        return ManyFuture(parts)
 
     def _send_rows(
         self,
         queues: TopicQueues,
         queue: PartitionQueue | None,
         chunk: Chunk,
-        rows: Any,
-        start: int,
-        stop: int,
-        states: list[BatchState],
+        rows: Rows,
+        parts: list[Part],
     ) -> None:
+        """A few records join the batch that is open; more are cut into batches of their own."""
         settings = self._settings
-        while start < stop:
+        few_rows = rows.stop
+        while rows.start < rows.stop:
+            self._wait_for_room()
+            if rows.stop - rows.start <= few_rows:
+                few = self._accumulator.extend(queues, queue, chunk, rows, self._acks, time.monotonic())
+                if few is not None:
+                    self._wake()
+                    parts.append(few)
+                    return
             cut = cut_columns(
                 chunk.values,
                 chunk.keys,
                 chunk.headers,
                 timestamps=chunk.timestamps,
-                start=start,
-                stop=stop,
-                rows=rows,
+                start=rows.start,
+                stop=rows.stop,
+                rows=rows.numbers,
                 bytes_target=settings.batch_size,
                 codec=settings.codec,
                 level=settings.compression_level,
@@ -190,14 +199,18 @@ class Producer:
             state.count = cut.count
             first = chunk.timestamps
             state.timestamps = first if isinstance(first, int) else _base_timestamp(cut.data)
-            states.append(state)
-            self._wait_for_room()
+            parts.append(Part(state, 0, cut.count))
             self._accumulator.put(to, cut.data, state, self._acks, time.monotonic())
             self._wake()
-            start = cut.stop
+            rows = rows._replace(start=cut.stop)
+            few_rows = cut.count // 4
 
     def _append(
-        self, queues: TopicQueues, queue: PartitionQueue, record: tuple[Any, Any, int | None, Any], acks: Acks
+        self,
+        queues: TopicQueues,
+        queue: PartitionQueue | None,
+        record: tuple[Any, Any, int | None, Any],
+        acks: Acks,
     ) -> RecordFuture:
         while True:
             if self._connection.closed:

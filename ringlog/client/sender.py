@@ -50,6 +50,7 @@ class Sender:
         self._codec = settings.codec
         self._level = settings.compression_level
         self._linger_s = settings.linger_ms / 1000
+        self._few_bytes = settings.few_bytes
         self._delivery_timeout_s = settings.delivery_timeout_ms / 1000
         self._backoff_s = settings.retry_backoff_ms / 1000
         self._backoff_max_s = settings.retry_backoff_max_ms / 1000
@@ -102,11 +103,12 @@ class Sender:
             queue.producer = self._producer
             if queue.producer is None:
                 self._waiting[queue] = None
+        few_bytes = 0 if self.flushing else self._few_bytes
         while True:
             next_batch = queue.next_to_send(self._idempotent)
             if next_batch is not None:
                 self._leave(queue, next_batch, sends)
-            elif queue.wants_open(self._idempotent) and self._lingered(queue, now_s):
+            elif self._lingered(queue, now_s) and queue.wants_open(self._idempotent, few_bytes):
                 self._accumulator.close(queue)
             else:
                 break

@@ -54,6 +54,11 @@ _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _log = logging.getLogger(__name__)
 
+OnReady = Callable[[NodeInfo], None]
+Companion = Callable[[list[str], int], int]
+"""Starts a process beside the node, which is no part of it: given where the node listens, and the pid of its parent,
+with which it must end, it returns its pid."""
+
 
 class Supervisor:
     """One node, from its start to its stop."""
@@ -79,10 +84,13 @@ class Supervisor:
         self._started_ms = time.time_ns() // 1_000_000
         self._metrics_pid: int | None = None
         self._metrics_due_s: float | None = None
+        self._companion: Companion | None = None
+        self._companion_pid: int | None = None
+        self._companion_due_s: float | None = None
         self._stop_asked = False
         self.ready = False
 
-    def run(self, on_ready: Callable[[NodeInfo], None] = lambda info: None) -> int:
+    def run(self, on_ready: OnReady = lambda info: None, companion: Companion | None = None) -> int:
         """Run the node until a signal stops it; the exit code."""
         self._lock.take()
         require_belongs(self.config)
@@ -110,6 +118,7 @@ class Supervisor:
                 self._start_metrics()
             self._wait_ready()
             if self.ready:
+                self._companion, self._companion_due_s = companion, time.monotonic()
                 on_ready(self._write_info())
             while not self._stop_asked:
                 self._watch(WATCH_S)
@@ -262,6 +271,13 @@ class Supervisor:
         if self._metrics_due_s is not None and self._metrics_due_s <= now_s:
             self._metrics_due_s = None
             self._start_metrics()
+        if (
+            self._companion is not None
+            and self._companion_due_s is not None
+            and self._companion_due_s <= now_s
+        ):
+            self._companion_due_s = None
+            self._companion_pid = self._companion(self.endpoints, os.getpid())
         for process in [p for p, at in self._postponed.items() if at <= now_s]:
             del self._postponed[process]
             self._replace(process)
@@ -281,6 +297,10 @@ class Supervisor:
                 if not self.ready:
                     raise NodeFailed("the metrics server could not start; the lines above say why")
                 self._metrics_due_s = time.monotonic() + RESTART_PAUSE_S
+                continue
+            if pid == self._companion_pid:
+                self._companion_pid = None
+                self._companion_due_s = time.monotonic() + RESTART_PAUSE_S
                 continue
             process = self._pids.pop(pid, None)
             if process is None:
@@ -328,6 +348,8 @@ class Supervisor:
         if self._metrics_pid is not None:
             os.kill(self._metrics_pid, signal.SIGKILL)
             os.waitpid(self._metrics_pid, 0)
+        if self._companion_pid is not None:
+            os.kill(self._companion_pid, signal.SIGTERM)
         clean = self.ready
         for role in ("net", "peer", "shard", "controller"):
             clean = self._stop_role(role) and clean
@@ -380,6 +402,7 @@ class Supervisor:
         return clean
 
 
-def run(config: NodeConfig, on_ready: Callable[[NodeInfo], None] = lambda info: None) -> int:
-    """Run a node in this process until SIGTERM or Ctrl-C; the exit code."""
-    return Supervisor(config).run(on_ready)
+def run(config: NodeConfig, on_ready: OnReady = lambda info: None, companion: Companion | None = None) -> int:
+    """Run a node in this process until SIGTERM or Ctrl-C; the exit code. A companion is started when the node is ready,
+    and again whenever it dies."""
+    return Supervisor(config).run(on_ready, companion)
