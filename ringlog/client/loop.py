@@ -185,12 +185,19 @@ class Loop:
             self._changed(change, now_s)
         if self._dealer.has_frames:
             self._receive(now_s)
-        self._expire(now_s)
+        due_s = self._session.next_deadline_s()
+        if self._outbox or (due_s is not None and due_s <= now_s):
+            self._expire(now_s)
         next_s = self._next_tick_s(now_s)
-        self._flush(now_s)
-        for at_s in (self._session.next_deadline_s(), self._connection_timer_s(now_s)):
-            if at_s is not None:
-                next_s = at_s if next_s is None else min(next_s, at_s)
+        if self._outbox:
+            self._flush(now_s)
+        due_s = self._session.next_deadline_s()
+        if due_s is not None and (next_s is None or due_s < next_s):
+            next_s = due_s
+        if self._outbox or self._state is not _State.READY:
+            due_s = self._connection_timer_s(now_s)
+            if due_s is not None and (next_s is None or due_s < next_s):
+                next_s = due_s
         self._sleeping = True
         idle = not self._woken and not self._stopping
         wait_s = (None if next_s is None else max(0.0, next_s - time.monotonic())) if idle else 0.0
