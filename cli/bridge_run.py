@@ -1,18 +1,15 @@
-"""What `ringlog bridge` does, and how `ringlog start --bridge` starts one beside the node and keeps it alive."""
+"""What `ringlog bridge` does, and how `ringlog start --bridge` starts one beside the node."""
 
 from __future__ import annotations
 
 import logging
 import os
 import signal
-import subprocess
 import sys
 import threading
 
 from cli.node_run import LOG_FORMAT
 from cli.output import print_json
-
-_AGAIN_S = 1.0
 
 
 def run_bridge(
@@ -55,45 +52,10 @@ def run_bridge(
     work.run()
 
 
-def keep_bridge(bootstrap: str, *, insecure: bool, die_with: int) -> subprocess.Popen[bytes]:
-    """Start a bridge beside a node, and another one whenever it dies, as long as the process `die_with` lives.
-
-    A process of its own does it: the supervisor of a node has no threads, and minds its own children only.
-    """
-    command = [sys.executable, "-m", "cli.bridge_run", bootstrap, str(die_with), str(int(insecure))]
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL)
-
-
-def _keep(bootstrap: str, die_with: int, insecure: bool) -> int:
-    """The keeper's work: a bridge, again and again, until told to stop or the node is gone."""
-    from ringlog.node.children import stop_with_parent
-
-    signal.pthread_sigmask(
-        signal.SIG_SETMASK, ()
-    )  # a supervisor holds its signals back, and its children inherit that
-    if not stop_with_parent(die_with):
-        return 0
-    stopped = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    command = [
-        sys.executable,
-        "-m",
-        "cli.main",
-        "bridge",
-        "--bootstrap",
-        bootstrap,
-        "--die-with",
-        str(os.getpid()),
-    ]
-    command += ["--insecure"] if insecure else []
-    while not stopped.is_set():
-        with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as child:
-            while child.poll() is None and not stopped.wait(0.1):
-                continue
-            child.terminate()
-        stopped.wait(_AGAIN_S)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(_keep(sys.argv[1], int(sys.argv[2]), sys.argv[3] == "1"))
+def start_bridge(bootstrap: str, *, insecure: bool, die_with: int) -> int:
+    """Start a bridge that ends with its parent, the process `die_with`; its pid. The parent may be a supervisor, which
+    has no threads and holds its signals back: a child must not inherit that."""
+    command = [sys.executable, "-m", "cli.main", "bridge", "--bootstrap", bootstrap]
+    command += ["--die-with", str(die_with)] + (["--insecure"] if insecure else [])
+    nowhere = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1)]
+    return os.posix_spawn(sys.executable, command, os.environ, file_actions=nowhere, setsigmask=())

@@ -28,6 +28,18 @@ from cli.options import json_option, named_bootstrap_option
     "--insecure", is_flag=True, default=None, help="Listen beyond this host, though nobody is authenticated."
 )
 @click.option("--metrics-listen", metavar="HOST:PORT", help="Serve metrics for Prometheus there.")
+@click.option("--node-id", type=click.IntRange(min=1), help="Which of the nodes in --cluster this one is.")
+@click.option(
+    "--cluster",
+    metavar="ID@HOST:PORT,...",
+    help="All nodes of the cluster, this one too: where each listens for the others. It also takes the next port.",
+)
+@click.option("--rack", metavar="NAME", help="Where it stands: replicas go to different racks.")
+@click.option(
+    "--advertise",
+    metavar="ADDRESS",
+    help="tcp://HOST:PORT that clients are told, if not the one of --listen.",
+)
 @click.option("--bridge", is_flag=True, help="Start a bridge for Spark beside it, 100 ports above.")
 @click.option("--verbose", "-v", is_flag=True, help="Log what the processes do.")
 @json_option
@@ -39,6 +51,10 @@ def start(
     pin: bool | None,
     insecure: bool | None,
     metrics_listen: str | None,
+    node_id: int | None,
+    cluster: str | None,
+    rack: str | None,
+    advertise: str | None,
     bridge: bool,
     verbose: bool,
     as_json: bool,
@@ -52,6 +68,9 @@ def start(
       ringlog start
       ringlog start --data-dir /data --listen tcp://127.0.0.1:9500 --shards 4
       ringlog start --metrics-listen 127.0.0.1:9401 &
+    Three nodes that make a cluster, here on one host (each with its own id, directory and address):
+      ringlog start --node-id 1 --cluster 1@127.0.0.1:9410,2@127.0.0.1:9420,3@127.0.0.1:9430 \\
+        --data-dir /data/1 --listen tcp://127.0.0.1:9401
     """
     from cli.node_run import run_node
 
@@ -62,6 +81,10 @@ def start(
         "pin": pin,
         "insecure": insecure or None,
         "metrics_listen": metrics_listen,
+        "node_id": node_id,
+        "cluster": cluster,
+        "rack": rack,
+        "advertise": advertise,
     }
     code = run_node(config, settings, bridge=bridge, verbose=verbose, as_json=as_json)
     sys.exit(code)

@@ -29,11 +29,12 @@ def run_node(
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=LOG_FORMAT)
     config = load_config(config_path, **given)
 
-    def say_ready(info: NodeInfo) -> None:
-        if bridge:
-            from cli.bridge_run import keep_bridge
+    def with_bridge(endpoints: list[str], parent: int) -> int:
+        from cli.bridge_run import start_bridge
 
-            keep_bridge(info.endpoints[0], insecure=config.insecure, die_with=info.pid)
+        return start_bridge(endpoints[0], insecure=config.insecure, die_with=parent)
+
+    def say_ready(info: NodeInfo) -> None:
         if as_json:
             print_json(
                 {"ready": True, "pid": info.pid, "endpoints": info.endpoints, "data_dir": config.data_dir}
@@ -43,7 +44,7 @@ def run_node(
             print(f"ringlog is ready on {info.endpoints[0]}, with {shards}, data in {config.data_dir}")
         sys.stdout.flush()
 
-    return run(config, say_ready)
+    return run(config, say_ready, with_bridge if bridge else None)
 
 
 def stop_node(data_dir: str, timeout_s: float, *, as_json: bool) -> None:

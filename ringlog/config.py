@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from ringlog.cluster_members import next_port, parse_members
 from ringlog.errors import InvalidRequest
 from ringlog.limits import (
     CONNECTIONS_MAX,
@@ -77,6 +78,14 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     connections_max: int = CONNECTIONS_MAX
     topic_defaults: dict[str, str | int | float] = {}
     """Settings of topics that do not say otherwise; those of the node itself keep their own."""
+    node_id: int = 0
+    """Which of the nodes in `cluster` this one is."""
+    cluster: str = ""
+    """All nodes of the cluster, this one too, as `1@host:port,2@host:port,3@host:port`; empty: a node by itself."""
+    rack: str = ""
+    """Where the node stands: replicas of a partition go to different racks, as far as there are."""
+    advertise: str = ""
+    """Where clients are told to reach a node of a cluster, as tcp://HOST:PORT; empty: where it listens."""
 
     def __post_init__(self) -> None:
         _require("shards", self.shards, 0, SHARDS_MAX)
@@ -105,6 +114,42 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
             if not _is_port(self.metrics_listen.rpartition(":")[2]):
                 raise InvalidRequest(f"metrics_listen={self.metrics_listen!r}: use HOST:PORT")
             require_listen(f"tcp://{self.metrics_listen}", insecure=self.insecure, setting="metrics_listen")
+        self._require_cluster()
+
+    def _require_cluster(self) -> None:
+        members = self.cluster_members
+        if not members:
+            if self.node_id or self.rack or self.advertise:
+                raise InvalidRequest(
+                    "node_id, rack and advertise are those of a node in a cluster. Name all its nodes with --cluster "
+                    "1@HOST:PORT,2@HOST:PORT,3@HOST:PORT, or leave them out"
+                )
+            return
+        if self.node_id not in members:
+            raise InvalidRequest(
+                f"node_id={self.node_id} is not in cluster={self.cluster!r}. Say with --node-id which of "
+                f"{', '.join(map(str, members))} this node is"
+            )
+        require_listen(members[self.node_id], insecure=self.insecure, setting="cluster")
+        if not self.listen.startswith("tcp://"):
+            raise InvalidRequest(f"listen={self.listen!r}: clients of a cluster need tcp://HOST:PORT")
+        if self.advertise:
+            require_listen(self.advertise, insecure=True, setting="advertise")
+        elif _is_any_address(self.listen):
+            raise InvalidRequest(
+                f"listen={self.listen!r} is no address that clients elsewhere could use. Name one with advertise, as "
+                "tcp://HOST:PORT"
+            )
+
+    @property
+    def cluster_members(self) -> dict[int, str]:
+        """Where the controller of each node listens, by the node's id; empty for a node by itself."""
+        return parse_members(self.cluster)
+
+    @property
+    def peer_listen(self) -> str:
+        """Where other nodes of the cluster fetch from this one; empty for a node by itself."""
+        return next_port(self.cluster_members[self.node_id]) if self.cluster else ""
 
     @property
     def shard_count(self) -> int:
@@ -167,6 +212,16 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
     except ValueError:
         return False
+
+
+def _is_any_address(endpoint: str) -> bool:
+    """Whether it stands for all addresses of the host.
+
+    >>> _is_any_address("tcp://0.0.0.0:9400"), _is_any_address("tcp://[::1]:9400")
+    (True, False)
+    """
+    host = endpoint.removeprefix("tcp://").rpartition(":")[0]
+    return host in ("*", "0.0.0.0", "[::]", "")
 
 
 def _require(name: str, value: int, low: int, high: int) -> None:

@@ -401,6 +401,12 @@ class NodeFailed(RinglogError):
     code = "NODE_FAILED"
 
 
+class ClusterMismatch(RinglogError):
+    """The node, or its data directory, is of another cluster than it was told; the message says of which."""
+
+    code = "CLUSTER_MISMATCH"
+
+
 def check(condition: bool, what_must_hold: str) -> None:
     """Raise InvariantBroken unless the condition holds. Always on: a broken invariant must not reach a disk.
 

@@ -161,6 +161,15 @@ REPLICA_BACKOFF_MS = 50
 """After an answer that could not be used."""
 REPLICA_LAG_MS_DEFAULT = 10_000
 """A replica that did not hold all that there was for this long is not in sync any more."""
+REPLICA_HEAD_BYTES = 1 * KIB
+"""What goes before the largest batch that a topic may take when it is sent to a follower, alone in its frame."""
+REPLICA_OVERFLOW_BYTES_MAX = 64 * MIB
+"""Frames of other nodes that wait for room in a shard's ring; past it they are refused, and asked for again."""
+PEER_CONNECTIONS_MAX = 1024
+"""Connections that other nodes may have open to this one."""
+HELLO_AGAIN_MS = 100
+"""Between two attempts to be let in by another node."""
+NODE_ID_MAX = 2**31 - 1
 
 # A node.
 SPIN_US_MAX = 10_000
@@ -177,6 +186,9 @@ CONTROL_RING_BYTES = 4 * MIB
 DELTA_RECORDS_MAX = 1000
 """Metadata records in one frame; each is far below a kilobyte."""
 
+NODE_ID_MAX = 2**31 - 1
+CLUSTER_NODES_MAX = 63
+"""Nodes that are named in one `--cluster`: each of them votes."""
 REPLICATION_FACTOR_DEFAULT = 3
 REPLICATION_FACTOR_MAX = 64
 
@@ -187,6 +199,14 @@ QUORUM_FILE_BYTES_MAX = 16 * MIB
 """A voter's file that is longer than this is replaced by a snapshot."""
 CONTROLLER_ANSWER_MS_MAX = 5_000
 """How long a node waits for the answer of the active controller."""
+CONTROLLER_PATIENCE_MS = 10_000
+"""How long a request to the controller waits for one to be elected, and for nodes that a new topic needs."""
+CONTROLLER_REQUESTS_MAX = 1024
+"""Requests of a node's clients that wait for the controller; more are refused, retriably."""
+BROKER_SESSION_MS = 1_000
+"""A node that is silent for this long is fenced."""
+BROKER_BEAT_MS = 200
+"""How often a node says that it lives."""
 PEER_MESSAGES_MAX = 1024
 """Messages to one other controller, or from all of them, that wait; more are dropped, and said again."""
 
@@ -194,9 +214,12 @@ assert FRAME_BYTES_MAX <= REQUEST_RING_BYTES // 4 - 8
 assert CONTROL_BODY_BYTES_MAX + DELTA_RECORDS_MAX * KIB // 2 <= CONTROL_RING_BYTES // 4
 assert FETCH_PARTITIONS_MAX * 64 < REPLY_RING_BYTES // 4
 assert GROUP_REPLY_BYTES_MAX < REPLY_RING_BYTES // 4 - 64
-assert REPLICA_PARTITION_BYTES <= REPLICA_FETCH_BYTES < FRAME_BYTES_MAX
+assert REPLICA_PARTITION_BYTES <= REPLICA_FETCH_BYTES
+assert REPLICA_FETCH_BYTES + FETCH_PARTITIONS_MAX * 64 < FRAME_BYTES_MAX
+assert NODE_ID_MAX < 2**32 and SHARDS_MAX < 2**32
 assert 2 * (REPLICA_FETCH_WAIT_MS + REPLICA_REPLY_MS_MAX) < REPLICA_LAG_MS_DEFAULT
 assert 3 * HEARTBEAT_WAIT_MS_MAX < SESSION_TIMEOUT_MS_DEFAULT
+assert 4 * BROKER_BEAT_MS < BROKER_SESSION_MS < CONTROLLER_ANSWER_MS_MAX
 assert GROUP_BYTES_MIN <= WRITE_BYTES_TARGET <= WRITE_BYTES_MAX
 assert WRITE_BYTES_MAX < PENDING_BYTES_PER_PARTITION_MAX < TAIL_BYTES_PER_SHARD
 assert 3 * CHECKPOINT_BYTES < UNCHECKPOINTED_BYTES_PER_SHARD

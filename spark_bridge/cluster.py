@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 
-from ringlog.client.admin import Admin, PartitionInfo
+from ringlog.client.admin import Admin, PartitionInfo, TopicInfo
 from ringlog.client.consumer import Consumer
 from ringlog.errors import InvalidRequest, UnknownTopic
 from ringlog.limits import MIB
 from ringlog.model import TopicPartition
 from spark_bridge.options import EARLIEST, LATEST, Offsets, SourceOptions
+from spark_bridge.patience import patiently
 from spark_bridge.planning import TASK_BYTES, SplitPoints
 from spark_bridge.ranges import OffsetRange
 
 _SPLIT_STEP_BYTES = 1 * MIB
 _FRESH_MS = 1
 """What is known of a topic is asked for again each time: it may have been made anew under the same name."""
+_PROGRESS_S = 10.0
+"""A group's progress is worth a short wait only: the next commit says as much and more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +38,17 @@ class Scene:
 
 
 class Cluster:
-    """Connections to the node, held while a query is planned."""
+    """Connections to the node, held while a query is planned. Each question has the patience that the options say: a
+    part of the node that is being restarted does not end a query."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._admin = Admin(bootstrap=options.bootstrap)
-        self._consumer = Consumer(bootstrap=options.bootstrap, metadata_max_age_ms=_FRESH_MS)
+        self._consumer = Consumer(
+            bootstrap=options.bootstrap,
+            metadata_max_age_ms=_FRESH_MS,
+            default_api_timeout_ms=round(options.patience_s * 1000),
+        )
         self._progress: Consumer | None = None
 
     def scene(self) -> Scene:
@@ -46,9 +56,9 @@ class Cluster:
         options = self._options
         topics: Iterable[str] = options.subscribe or {tp.topic: None for tp in options.assign}
         if options.pattern is not None:
-            pattern = pattern_of(options.pattern)
-            topics = [name for name in self._admin.list_topics() if pattern.fullmatch(name)]
-        found = {name: self._admin.describe_topic(name) for name in topics}
+            found = self._fitting(pattern_of(options.pattern))
+        else:
+            found = {name: self._described(name) for name in topics}
         rows: dict[TopicPartition, PartitionInfo] = {
             TopicPartition(name, row.index): row for name, topic in found.items() for row in topic.partitions
         }
@@ -65,9 +75,26 @@ class Cluster:
             {tp: row.bytes for tp, row in rows.items()},
         )
 
+    def _described(self, name: str) -> TopicInfo:
+        return patiently(
+            lambda timeout_s: self._admin.describe_topic(name, timeout=timeout_s), self._options.patience_s
+        )
+
+    def _fitting(self, pattern: re.Pattern[str]) -> dict[str, TopicInfo]:
+        names = patiently(
+            lambda timeout_s: self._admin.list_topics(timeout=timeout_s), self._options.patience_s
+        )
+        found: dict[str, TopicInfo] = {}
+        for name in names:
+            if pattern.fullmatch(name):
+                with suppress(UnknownTopic):  # deleted since it was listed
+                    found[name] = self._described(name)
+        return found
+
     def at_time(self, scene: Scene, tps: Iterable[TopicPartition], time_ms: int) -> Offsets:
         """The first offset at or after a time; the end of a log where no record is that young."""
-        found = self._consumer.offsets_for_times(dict.fromkeys(tps, time_ms))
+        times: dict[TopicPartition | tuple[str, int], int] = dict.fromkeys(tps, time_ms)
+        found = patiently(lambda _: self._consumer.offsets_for_times(times), self._options.patience_s)
         return {tp: scene.latest[tp] if at is None else at.offset for tp, at in found.items()}
 
     def starts(self, scene: Scene) -> Offsets:
@@ -89,11 +116,12 @@ class Cluster:
         found: dict[OffsetRange, SplitPoints] = {}
         for part in ranges:
             if everywhere or scene.log_bytes.get(part.tp, 0) > TASK_BYTES:
-                points = self._admin.split_points(
-                    part.topic, part.partition, part.start, part.end, every_bytes=_SPLIT_STEP_BYTES
-                )
-                found[part] = SplitPoints(points.offsets, points.step_bytes)
+                found[part] = patiently(partial(self._split, part), self._options.patience_s)
         return found
+
+    def _split(self, part: OffsetRange, timeout_s: float) -> SplitPoints:
+        points = self._admin.split_points(*part, every_bytes=_SPLIT_STEP_BYTES, timeout=timeout_s)
+        return SplitPoints(points.offsets, points.step_bytes)
 
     def commit(self, group_id: str, offsets: Offsets) -> None:
         """Let a group's progress be known."""
@@ -101,7 +129,11 @@ class Cluster:
             self._progress = Consumer(
                 bootstrap=self._options.bootstrap, group_id=group_id, enable_auto_commit=False
             )
-        self._progress.commit(dict(offsets.items()))
+        progress = self._progress
+        patiently(
+            lambda timeout_s: progress.commit(dict(offsets.items()), timeout_ms=timeout_s * 1000),
+            min(_PROGRESS_S, self._options.patience_s),
+        )
 
     def close(self) -> None:
         self._admin.close()

@@ -10,20 +10,27 @@ from ringlog.client.polling import FetchedBatches
 from ringlog.errors import OffsetOutOfRange, RequestTimeout
 from ringlog.limits import MIB
 from spark_bridge.gaps import Gap, GapPolicy, below_start
+from spark_bridge.options import PATIENCE_MS
+from spark_bridge.patience import patiently
 from spark_bridge.ranges import OffsetRange
 
 _POLL_MS = 500
-_PATIENCE_S = 120.0
-"""A node that is being restarted is back long before; then the task fails, and Spark runs it again elsewhere."""
 FETCH_BYTES = 4 * MIB
 
 
-def read_direct(bootstrap: str, part: OffsetRange, gaps: GapPolicy) -> Iterator[FetchedBatches]:
-    """The batches of a range in order. Offsets that are gone are reported to `gaps`, which may raise."""
+def read_direct(
+    bootstrap: str, part: OffsetRange, gaps: GapPolicy, patience_s: float = PATIENCE_MS / 1000
+) -> Iterator[FetchedBatches]:
+    """The batches of a range in order. Offsets that are gone are reported to `gaps`, which may raise. When nothing was
+    heard of the node for as long as the patience, the task fails, and Spark runs it again elsewhere."""
     with Consumer(
-        bootstrap=bootstrap, auto_offset_reset="error", max_partition_fetch_bytes=FETCH_BYTES
+        bootstrap=bootstrap,
+        auto_offset_reset="error",
+        max_partition_fetch_bytes=FETCH_BYTES,
+        default_api_timeout_ms=round(patience_s * 1000),
     ) as consumer:
-        consumer.assign([(part.topic, part.partition, part.start)])
+        where = [(part.topic, part.partition, part.start)]
+        patiently(lambda _: consumer.assign(where), patience_s)
         heard_s = time.monotonic()
         while part.offsets:
             try:
@@ -39,8 +46,8 @@ def read_direct(bootstrap: str, part: OffsetRange, gaps: GapPolicy) -> Iterator[
                 heard_s = time.monotonic()
             elif consumer.end_offsets([part.tp])[part.tp] < part.end:
                 part = _behind_gap(consumer, part, gaps)
-            elif time.monotonic() - heard_s > _PATIENCE_S:
-                raise RequestTimeout(f"{part}: nothing came for {_PATIENCE_S:.0f} s. Is the node well?")
+            elif time.monotonic() - heard_s > patience_s:
+                raise RequestTimeout(f"{part}: nothing came for {patience_s:.0f} s. Is the node well?")
 
 
 def _behind_gap(consumer: Consumer, part: OffsetRange, gaps: GapPolicy) -> OffsetRange:

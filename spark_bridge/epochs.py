@@ -19,6 +19,10 @@ from ringlog.client.consumer import Consumer
 from ringlog.errors import EpochMismatch
 from ringlog.limits import SINK_MARKS_MAX
 from ringlog.model import TopicPartition
+from spark_bridge.options import PATIENCE_MS
+from spark_bridge.patience import patiently
+
+_PATIENCE_S = PATIENCE_MS / 1000
 
 
 class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,11 +61,18 @@ def last_mark(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Mark | Non
     return max(marks, key=lambda mark: mark.epoch, default=None)
 
 
-def is_committed(epoch: Epoch, bootstrap: str | None) -> bool:
+def _known_mark(epoch: Epoch, bootstrap: str | None, patience_s: float) -> Mark | None:
+    """What the node remembers of the query. It is asked again while it is being restarted: not to know is no answer."""
+    with Admin(bootstrap) as admin:
+        return last_mark(
+            patiently(lambda timeout_s: admin.group_offsets(epoch.group_id, timeout=timeout_s), patience_s)
+        )
+
+
+def is_committed(epoch: Epoch, bootstrap: str | None, patience_s: float = _PATIENCE_S) -> bool:
     """Whether the epoch is in the log already. EpochMismatch when a later one is, too: then the checkpoint was set
     back, and nobody can tell what this epoch holds."""
-    with Admin(bootstrap) as admin:
-        mark = last_mark(admin.group_offsets(epoch.group_id))
+    mark = _known_mark(epoch, bootstrap, patience_s)
     if mark is not None and mark.epoch > epoch.number:
         raise EpochMismatch(
             f"epoch {epoch.number} of query {epoch.query_id} comes after epoch {mark.epoch} was committed: its "
@@ -70,20 +81,28 @@ def is_committed(epoch: Epoch, bootstrap: str | None) -> bool:
     return mark is not None and mark.epoch == epoch.number
 
 
-def commit(epoch: Epoch, records: int, ends: Mapping[TopicPartition, int], bootstrap: str | None) -> None:
+def commit(
+    epoch: Epoch,
+    records: int,
+    ends: Mapping[TopicPartition, int],
+    bootstrap: str | None,
+    patience_s: float = _PATIENCE_S,
+) -> None:
     """Note durably that all records of an epoch are flushed; `ends` are the offsets behind the last ones."""
     if not ends:
         return  # an epoch without records adds nothing when it comes again
     note = msgspec.json.encode(Mark(epoch.number, records)).decode()
     some = sorted(ends.items())[:SINK_MARKS_MAX]
     with Consumer(bootstrap, epoch.group_id, enable_auto_commit=False) as consumer:
-        consumer.commit({tp: OffsetAndMetadata(end, note) for tp, end in some})
+        marks: dict[TopicPartition | tuple[str, int], int | OffsetAndMetadata] = {
+            tp: OffsetAndMetadata(end, note) for tp, end in some
+        }
+        patiently(lambda timeout_s: consumer.commit(marks, timeout_ms=timeout_s * 1000), patience_s)
 
 
-def check_replay(epoch: Epoch, records: int, bootstrap: str | None) -> None:
+def check_replay(epoch: Epoch, records: int, bootstrap: str | None, patience_s: float = _PATIENCE_S) -> None:
     """An epoch that was skipped must be the one that was committed: as many records, at least."""
-    with Admin(bootstrap) as admin:
-        mark = last_mark(admin.group_offsets(epoch.group_id))
+    mark = _known_mark(epoch, bootstrap, patience_s)
     if mark is not None and (mark.epoch, mark.records) != (epoch.number, records):
         raise EpochMismatch(
             f"epoch {epoch.number} of query {epoch.query_id} was committed with {mark.records} records, and now "

@@ -31,6 +31,7 @@ _NAMES = (
     "includeHeaders",
     "maxOffsetsPerTrigger",
     "minPartitions",
+    "operationTimeoutMs",
     "startingOffsets",
     "startingTimestamp",
     "subscribe",
@@ -38,6 +39,9 @@ _NAMES = (
     "valueFormat",
     "valueSchema",
 )
+PATIENCE_MS = 60_000
+"""A node that is restarted is back within seconds; one that scans its logs after a crash takes longer."""
+
 _CANONICAL = {name.lower(): name for name in _NAMES}
 _KAFKA_WORDS = {
     "kafka.bootstrap.servers": "bootstrap",
@@ -45,6 +49,9 @@ _KAFKA_WORDS = {
     "groupidprefix": "groupId",
     "startingoffsetsbytimestamp": "startingTimestamp",
     "endingoffsetsbytimestamp": "endingTimestamp",
+    "kafkaconsumer.polltimeoutms": "operationTimeoutMs",
+    "fetchoffset.numretries": "operationTimeoutMs",
+    "fetchoffset.retryintervalms": "operationTimeoutMs",
     "path": "subscribe",
     "topic": "subscribe",
 }
@@ -77,6 +84,8 @@ class SourceOptions:
     value_format: str
     value_schema: str | None
     group_id: str | None
+    patience_s: float
+    """How long the node may be away before the query fails."""
 
 
 def source_options(given: Mapping[str, str], streaming: bool | None = None) -> SourceOptions:
@@ -106,6 +115,7 @@ def source_options(given: Mapping[str, str], streaming: bool | None = None) -> S
         value_format=value_format,
         value_schema=options.get("valueSchema"),
         group_id=options.get("groupId"),
+        patience_s=(_number(options, "operationTimeoutMs", 1) or PATIENCE_MS) / 1000,
     )
 
 

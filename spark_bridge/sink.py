@@ -63,7 +63,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[Any]) -> TaskDone:
         """On an executor: send, unless this epoch is in the log."""
         epoch = _epoch_of_task()
-        if epochs.is_committed(epoch, self._options.bootstrap):
+        if epochs.is_committed(epoch, self._options.bootstrap, self._options.delivery_timeout_s):
             # Read to its end all the same: operators before us finish their state only then.
             records = sum(batch.num_rows for batch in iterator)
             return TaskDone(records, query_id=epoch.query_id, skipped=True)
@@ -79,13 +79,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
         epoch = epochs.Epoch(query_id, batchId)
         records = sum(message.records for message in done)
         if all(message.skipped for message in done):
-            epochs.check_replay(epoch, records, self._options.bootstrap)
+            epochs.check_replay(epoch, records, self._options.bootstrap, self._options.delivery_timeout_s)
             _log.warning(
                 "epoch %d of query %s is in the log: %d records not added again", batchId, query_id, records
             )
             return
         ends = epochs.ends_of(message.ends for message in done)
-        epochs.commit(epoch, records, ends, self._options.bootstrap)
+        epochs.commit(epoch, records, ends, self._options.bootstrap, self._options.delivery_timeout_s)
 
 
 def batch_writer(schema: StructType, options: Mapping[str, str], overwrite: bool) -> BatchWriter:

@@ -10,6 +10,7 @@ from typing import Any
 from ringlog.client.futures import ManyFuture
 from ringlog.client.producer import Producer
 from ringlog.model import TopicPartition
+from spark_bridge.patience import patiently
 from spark_bridge.sink_columns import gathered, rows_of
 from spark_bridge.sink_options import SinkOptions
 
@@ -23,11 +24,15 @@ def send_all(batches: Iterable[Any], options: SinkOptions) -> tuple[int, dict[To
     records = 0
     ends: dict[TopicPartition, int] = {}
     waiting: deque[ManyFuture] = deque()
+    topics: set[str] = set()
     timeout_s = options.delivery_timeout_s
     with Producer(**options.producer) as producer:
         for batch in gathered(batches):
             for rows in rows_of(batch, options.topic, time.time_ns() // 1_000_000):
                 records += len(rows)
+                if rows.topic not in topics:
+                    _find(producer, rows.topic, timeout_s)
+                    topics.add(rows.topic)
                 waiting.append(
                     producer.produce_many(
                         rows.topic, rows.values, rows.keys, rows.headers, rows.timestamps, rows.partition
@@ -38,6 +43,11 @@ def send_all(batches: Iterable[Any], options: SinkOptions) -> tuple[int, dict[To
         while waiting:
             _settle(waiting.popleft(), ends, timeout_s)
     return records, ends
+
+
+def _find(producer: Producer, topic: str, patience_s: float) -> None:
+    """Look a topic up, or have it made: no records are on their way yet, so this may be tried as often as it takes."""
+    patiently(lambda _: producer.produce_many(topic, []), patience_s)
 
 
 def _settle(future: ManyFuture, ends: dict[TopicPartition, int], timeout_s: float) -> None:

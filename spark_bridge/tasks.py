@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
+_HOW = ". For one: ringlog start --bridge. To do without, and not be told: option bridge=off"
+
 log = logging.getLogger(__name__)
 
 
@@ -30,7 +32,7 @@ class Route(NamedTuple):
     @classmethod
     def found(cls, options: SourceOptions, before: Route | None = None) -> Route:
         """Look for the bridge that the options name, or for one beside the node; one that was found `before` is good
-        as long as it is there."""
+        as long as it is there. That there is none is said when a query begins and when it loses one, not each time."""
         if before is not None and before.bridge is not None and unreachable(before.bridge) is None:
             return before
         if options.bridge == "off":
@@ -40,9 +42,16 @@ class Route(NamedTuple):
             return cls(None)
         why = bridge_cluster(address, options.bootstrap)
         if why is None:
+            log.info("tasks read through the bridge at %s", address)
             return cls(address)
-        level = logging.INFO if options.bridge == "auto" else logging.WARNING
-        log.log(level, "no bridge at %s (%s): tasks read the brokers directly", address, why)
+        known = before is not None and before.bridge is None
+        log.log(
+            logging.INFO if known else logging.WARNING,
+            "no bridge at %s (%s): tasks read the brokers directly%s",
+            address,
+            why,
+            _HOW if options.bridge == "auto" else "",
+        )
         return cls(None)
 
 
@@ -76,5 +85,5 @@ def _decoded(
             log.warning("%s: the bridge does not serve it (%s): it is read from the brokers", part, error)
     gaps = GapPolicy(options.fail_on_data_loss)
     if part.offsets:
-        for found in read_direct(options.bootstrap, part, gaps):
+        for found in read_direct(options.bootstrap, part, gaps, options.patience_s):
             yield decoded(found.data, columns), found.position

@@ -90,7 +90,11 @@ CONFLUENT_PRODUCER = (
     Setting("compression.type", "none", "random bytes do not compress"),
 )
 CONFLUENT_PRODUCER_LATENCY = (
-    Setting("linger.ms", "1", "with 0, each record goes to a random partition, and the requests pile up for seconds"),
+    Setting(
+        "linger.ms",
+        "1",
+        "with 0, each record goes to a random partition, and the requests pile up for seconds",
+    ),
 )
 CONFLUENT_CONSUMER = (
     Setting("fetch.min.bytes", "1", "answers at once when there is anything"),

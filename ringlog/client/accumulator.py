@@ -11,20 +11,22 @@ import threading
 from collections import deque
 from typing import Any
 
-from ringlog.client.futures import BatchState, RecordFuture
+from ringlog.client.futures import BatchState, Part, RecordFuture
+from ringlog.client.many import Chunk, Rows
 from ringlog.client.partition_queue import Batch, OpenBatch, PartitionQueue
 from ringlog.client.settings import ProducerSettings
 from ringlog.errors import InvalidRequest
 from ringlog.limits import FRAME_BYTES_MAX
 from ringlog.net.framing import HEADER_BYTES, Acks
 from ringlog.net.messages import TopicMetadata
+from ringlog.records.builder import NO_ROOM, NOT_FEW
 
 BATCH_BYTES_MAX = FRAME_BYTES_MAX - HEADER_BYTES
 """A frame holds one batch."""
 
 
 class TopicQueues:
-    """The queues of one topic. `sticky` takes the records without a key, until it had a batch's worth."""
+    """The queues of one topic. `sticky` takes the records without a key, until it had its share."""
 
     def __init__(self, metadata: TopicMetadata, in_flight_max: int) -> None:
         self.name = metadata.name
@@ -33,20 +35,21 @@ class TopicQueues:
         self.queues: list[PartitionQueue] = []
         self.update(metadata)
         self.sticky = random.choice(self.queues)
-        self.sticky_bytes = 0
+        self._closed_before = 0
+        """Bytes that the sticky queue had closed when its turn began."""
 
-    def update(self, metadata: TopicMetadata) -> None:
-        """Partitions may have been added, or have got other node-wide numbers."""
+    def update(self, metadata: TopicMetadata) -> list[PartitionQueue]:
+        """Partitions may have been added, have got other numbers or other leaders. Those that are elsewhere now."""
+        moved: list[PartitionQueue] = []
         self.metadata = metadata
         if not metadata.partitions:
             raise InvalidRequest(f"topic '{metadata.name}' has no partitions")
         for known in sorted(metadata.partitions, key=lambda one: one.index):
-            if known.index < len(self.queues):
-                self.queues[known.index].partition = known.partition
-            else:
-                self.queues.append(
-                    PartitionQueue(metadata.name, known.index, known.partition, self._in_flight_max)
-                )
+            if known.index >= len(self.queues):
+                self.queues.append(PartitionQueue(metadata.name, known, self._in_flight_max))
+            elif self.queues[known.index].move(known):
+                moved.append(self.queues[known.index])
+        return moved
 
     def queue(self, partition: int) -> PartitionQueue:
         """The queue of a partition that the caller named."""
@@ -57,17 +60,17 @@ class TopicQueues:
             )
         return self.queues[partition]
 
-    def note_closed(self, queue: PartitionQueue, nbytes: int, batch_size: int) -> None:
-        """Move on from a sticky partition that had its share."""
-        if queue is self.sticky:
-            self.sticky_bytes += nbytes
-            if self.sticky_bytes >= batch_size // 2:
-                self.next_sticky()
+    def in_turn(self, batch_size: int) -> PartitionQueue:
+        """The sticky partition; one that had its share, half a batch at least, is moved on from."""
+        sticky = self.sticky
+        if sticky.open is None and sticky.closed_bytes - self._closed_before >= batch_size // 2:
+            return self.next_sticky()
+        return sticky
 
     def next_sticky(self) -> PartitionQueue:
         """The next partition in turn, which is the one to use from here on."""
         self.sticky = self.queues[(self.sticky.index + 1) % len(self.queues)]
-        self.sticky_bytes = 0
+        self._closed_before = self.sticky.closed_bytes
         return self.sticky
 
 
@@ -76,6 +79,7 @@ class Accumulator:
 
     def __init__(self, settings: ProducerSettings) -> None:
         self._batch_size = settings.batch_size
+        self._few_bytes = settings.few_bytes
         self._buffer_memory = settings.buffer_memory
         self._delivery_timeout_s = settings.delivery_timeout_ms / 1000
         self.lock = threading.RLock()
@@ -92,29 +96,73 @@ class Accumulator:
     def append(
         self,
         topic: TopicQueues,
-        queue: PartitionQueue,
+        queue: PartitionQueue | None,
         record: tuple[Any, Any, int | None, Any],
         acks: Acks,
         now_s: float,
     ) -> RecordFuture | None:
-        """Append (value, key, timestamp, headers); None when the buffer has no room for another batch."""
+        """Append (value, key, timestamp, headers) to the open batch of a queue; without one, to that of the partition
+        whose turn it is. None when the buffer has no room for another batch."""
         with self.lock:
-            opened = queue.open
-            if opened is not None:
-                future = opened.append(*record) if opened.acks is acks else None
+            while True:
+                to = topic.in_turn(self._batch_size) if queue is None else queue
+                opened = self._opened(to, acks, now_s)
+                if opened.state not in self.unfinished and not self.has_room():
+                    return None
+                future = opened.append(*record)
                 if future is not None:
+                    self._hold(to, opened)
                     return future
-                self.close(queue)
-                topic.note_closed(queue, self._batch_size, self._batch_size)
-            if self.bytes_held >= self._buffer_memory:
-                return None
-            state = BatchState(queue.topic, queue.index)
-            opened = OpenBatch(state, acks, now_s, self._batch_size, BATCH_BYTES_MAX)
-            future = opened.append(*record)
+                self.close(to)
+
+    def extend(
+        self,
+        topic: TopicQueues,
+        queue: PartitionQueue | None,
+        chunk: Chunk,
+        rows: Rows,
+        acks: Acks,
+        now_s: float,
+    ) -> Part | None:
+        """Append a few records of columns, all to one batch, as `append` does. None when they are not few: they should
+        be batches of their own. The caller has asked `has_room`."""
+        with self.lock:
+            while True:
+                to = topic.in_turn(self._batch_size) if queue is None else queue
+                opened = self._opened(to, acks, now_s)
+                first = opened.builder.count
+                count = opened.builder.extend(
+                    chunk.values,
+                    chunk.keys,
+                    chunk.headers,
+                    timestamps=chunk.timestamps,
+                    start=rows.start,
+                    stop=rows.stop,
+                    rows=rows.numbers,
+                    bytes_most=self._few_bytes,
+                )
+                if count == NOT_FEW:
+                    return None
+                if count != NO_ROOM:
+                    self._hold(to, opened)
+                    return Part(opened.state, first, count)
+                self.close(to)
+
+    def _opened(self, queue: PartitionQueue, acks: Acks, now_s: float) -> OpenBatch:
+        """The open batch of a queue, or one that will be it when it holds a record."""
+        opened = queue.open
+        if opened is not None:
+            if opened.acks is acks:
+                return opened
+            self.close(queue)
+        state = BatchState(queue.topic, queue.index)
+        return OpenBatch(state, acks, now_s, self._batch_size, BATCH_BYTES_MAX)
+
+    def _hold(self, queue: PartitionQueue, opened: OpenBatch) -> None:
+        if queue.open is None:
             queue.open = opened
-            self.unfinished[state] = None
+            self.unfinished[opened.state] = None
             self.touched.append(queue)
-            return future
 
     def close(self, queue: PartitionQueue) -> None:
         """Let the open batch of a queue take no more records."""
@@ -129,6 +177,7 @@ class Accumulator:
             deadline_s = opened.opened_s + self._delivery_timeout_s
             queue.ready.append(Batch(opened.state, opened.acks, deadline_s, held, opened.builder))
             self.bytes_held += held
+            queue.closed_bytes += held
             self.touched.append(queue)
 
     def put(

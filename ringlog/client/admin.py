@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from ringlog.client.cluster_info import ClusterInfo, cluster_info
 from ringlog.client.commits import OffsetAndMetadata
 from ringlog.client.connection import Connection
 from ringlog.client.deleting import delete_records
@@ -28,8 +29,6 @@ from ringlog.net.messages import (
     DeleteTopicRequest,
     DescribePartitionsReply,
     DescribePartitionsRequest,
-    MetadataReply,
-    MetadataRequest,
     PartitionDescription,
     PartitionMetadata,
     TopicMetadata,
@@ -37,6 +36,7 @@ from ringlog.net.messages import (
 )
 
 INTERNAL_PREFIX = "__"
+NO_LEADER_STATUS = "no leader"
 _ENDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -53,7 +53,13 @@ class PartitionInfo:
     bytes: int
     segments: int
     status: str
+    """What its leader says; `NO_LEADER_STATUS`, with -1 for offsets, while nobody leads it."""
     partition_id: int
+    leader_epoch: int = 0
+    replicas: list[int] = field(default_factory=list)
+    """Ids of the nodes that keep it, the preferred leader first; none on a node by itself."""
+    isr: list[int] = field(default_factory=list)
+    """Those of them that are in sync."""
 
     @property
     def high_watermark(self) -> int:
@@ -70,18 +76,6 @@ class TopicInfo:
     partitions: list[PartitionInfo]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterInfo:
-    """The node that answered, and what it knows of its cluster."""
-
-    cluster_id: str
-    node_id: int
-    metadata_version: int
-    endpoints: list[str]
-    topics: int
-    partitions: int
-
-
 class Admin:
     """Manages topics. `Admin().create_topic("readings", num_partitions=4)`."""
 
@@ -95,12 +89,13 @@ class Admin:
         self,
         name: str,
         num_partitions: int = -1,
-        replication_factor: int = 1,
+        replication_factor: int = -1,
         config: Mapping[str, Any] | None = None,
         *,
         timeout: float | None = None,
     ) -> TopicInfo:
-        """Create a topic and return it; -1 partitions: the node's default. TopicExists when it is there already."""
+        """Create a topic and return it; -1: as many partitions as the node is set to, and three replicas, or as many as
+        the cluster has nodes. TopicExists when it is there already, NotEnoughBrokers when too few nodes are."""
         retried: list[RinglogError] = []
         request = CreateTopicRequest(name, num_partitions, replication_factor, _texts(config))
         try:
@@ -122,7 +117,7 @@ class Admin:
 
     def list_topics(self, *, include_internal: bool = False, timeout: float | None = None) -> list[str]:
         """The names of all topics, sorted; those of the node itself, which begin with "__", only when asked for."""
-        reply = self._connection.call(Api.METADATA, MetadataRequest(), MetadataReply, timeout_s=timeout)
+        reply = self._connection.metadata(None, timeout_s=timeout)
         names = (topic.name for topic in reply.topics if not topic.error)
         return sorted(name for name in names if include_internal or not name.startswith(INTERNAL_PREFIX))
 
@@ -254,21 +249,13 @@ class Admin:
     # -- the cluster -------------------------------------------------------------------------------------------
 
     def describe_cluster(self, *, timeout: float | None = None) -> ClusterInfo:
-        """The node that answers, and how much it holds."""
-        reply = self._connection.call(Api.METADATA, MetadataRequest(), MetadataReply, timeout_s=timeout)
-        partitions = sum(len(topic.partitions) for topic in reply.topics)
-        return ClusterInfo(
-            reply.cluster_id,
-            reply.node_id,
-            reply.version,
-            list(reply.endpoints),
-            len(reply.topics),
-            partitions,
-        )
+        """The nodes, what each leads and keeps, and which partitions are in danger."""
+        reply = self._connection.metadata(None, timeout_s=timeout)
+        return cluster_info(reply)
 
     def topic_defaults(self, *, timeout: float | None = None) -> dict[str, str]:
         """What the node's configuration says of topics that do not say otherwise."""
-        reply = self._connection.call(Api.METADATA, MetadataRequest([]), MetadataReply, timeout_s=timeout)
+        reply = self._connection.metadata([], timeout_s=timeout)
         return dict(reply.topic_defaults)
 
     def close(self) -> None:
@@ -284,22 +271,20 @@ class Admin:
         self.close()
 
     def _metadata(self, name: str, timeout: float | None) -> TopicMetadata:
-        reply = self._connection.call(Api.METADATA, MetadataRequest([name]), MetadataReply, timeout_s=timeout)
-        topic = reply.topics[0]
+        topic = self._connection.metadata([name], timeout_s=timeout).topics[0]
         error = topic_error(topic)
         if error is not None:
             raise error
         return topic
 
     def _learned(self, reply: TopicReply) -> TopicMetadata:
-        self._connection.learn(reply.topic)
+        self._connection.learn(reply)
         return reply.topic
 
     def _described(self, topic: TopicMetadata, timeout: float | None) -> TopicInfo:
-        self._connection.learn(topic)
         rows = ask_partitions(
             self._connection,
-            {TopicPartition(topic.name, one.index): 0 for one in topic.partitions},
+            {TopicPartition(topic.name, one.index): 0 for one in topic.partitions if one.leader_node >= 0},
             Api.DESCRIBE_PARTITIONS,
             lambda some: DescribePartitionsRequest([number for number, _ in some]),
             DescribePartitionsReply,
@@ -311,11 +296,13 @@ class Admin:
             topic.name,
             topic.topic_id,
             dict(topic.config),
-            [_info(one, rows[TopicPartition(topic.name, one.index)]) for one in topic.partitions],
+            [_info(one, rows.get(TopicPartition(topic.name, one.index))) for one in topic.partitions],
         )
 
 
-def _info(known: PartitionMetadata, row: PartitionDescription) -> PartitionInfo:
+def _info(known: PartitionMetadata, row: PartitionDescription | None) -> PartitionInfo:
+    if row is None:
+        row = PartitionDescription(known.partition, 0, -1, -1, -1, 0, 0, NO_LEADER_STATUS)
     return PartitionInfo(
         known.index,
         known.leader_node,
@@ -326,6 +313,9 @@ def _info(known: PartitionMetadata, row: PartitionDescription) -> PartitionInfo:
         row.segments,
         row.status,
         known.partition,
+        known.leader_epoch,
+        list(known.replicas),
+        list(known.isr),
     )
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ringlog.client.chunk import Chunk
 from ringlog.errors import RinglogError
 from ringlog.model import TopicPartition
+from ringlog.net.session import ANY_NODE
 
 UNKNOWN = -1
 
@@ -19,6 +20,9 @@ class Place(NamedTuple):
     partition: int
     """The node-wide id, which frames name."""
     lane: int
+    node: int = ANY_NODE
+    """The node that leads it; ANY_NODE without a cluster."""
+    leader_epoch: int = 0
 
 
 class Assigned:

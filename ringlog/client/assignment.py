@@ -7,11 +7,15 @@ from collections.abc import Iterable, Mapping
 
 from ringlog.client.assigned import UNKNOWN, Assigned, Place
 from ringlog.client.consumer_settings import ConsumerSettings
-from ringlog.errors import OffsetOutOfRange, RinglogError, StaleMetadata
+from ringlog.client.metadata import LOOK_AGAIN
+from ringlog.errors import OffsetOutOfRange, RinglogError
 from ringlog.model import TopicPartition
+from ringlog.net.session import ANY_NODE
 
 _REPLIES_AHEAD = 2
 """Full replies kept per partition: one that is being polled, and the next."""
+_LEADER_AGAIN_S = 0.25
+"""How long to wait at most, in a cluster, before it is tried again: another node leads soon when one dies."""
 
 
 class Assignment:
@@ -181,7 +185,9 @@ class Assignment:
     # -- what went wrong ---------------------------------------------------------------------------------------
 
     def went_wrong(self, assigned: Assigned, error: RinglogError, now_s: float) -> None:
-        if isinstance(error, StaleMetadata):
+        if isinstance(error, LOOK_AGAIN):
+            if assigned.misplaced:
+                self.back_off(assigned, now_s)  # it was the look that failed
             assigned.misplaced = True
             self.waiting[assigned] = None
         elif isinstance(error, OffsetOutOfRange):
@@ -202,5 +208,8 @@ class Assignment:
 
     def back_off(self, assigned: Assigned, now_s: float) -> None:
         settings = self.settings
-        assigned.back_off(now_s, settings.retry_backoff_ms / 1000, settings.retry_backoff_max_ms / 1000)
+        most_s = settings.retry_backoff_max_ms / 1000
+        if assigned.place.node != ANY_NODE:
+            most_s = min(most_s, _LEADER_AGAIN_S)
+        assigned.back_off(now_s, settings.retry_backoff_ms / 1000, most_s)
         self.waiting[assigned] = None

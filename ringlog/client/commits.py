@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ringlog.client.connection import Connection
 from ringlog.client.group_driver import GroupDriver
 from ringlog.client.membership import grouped
+from ringlog.client.metadata import LOOK_AGAIN
 from ringlog.errors import InvalidRequest, MemberFenced, RinglogError
 from ringlog.limits import OFFSET_METADATA_CHARS_MAX
 from ringlog.model import TopicPartition
@@ -17,6 +18,7 @@ from ringlog.net.framing import Api, Header
 from ringlog.net.group_messages import (
     LEAVE,
     NO_OFFSET,
+    OFFSETS_TOPIC,
     OffsetCommitReply,
     OffsetCommitRequest,
     OffsetFetchReply,
@@ -59,6 +61,7 @@ class Commits:
                 request,
                 OffsetCommitReply,
                 partition=self._group.home(timeout_s),
+                topic=OFFSETS_TOPIC,
                 timeout_s=max(deadline_s - time.monotonic(), 0.001),
             )
             fenced = _raise_others(left, reply)
@@ -75,6 +78,7 @@ class Commits:
             if callback is not None:
                 callback(offsets, None)
             return
+        connection = self._connection
 
         def on_reply(header: Header, body: memoryview) -> None:
             error: RinglogError | None
@@ -86,6 +90,8 @@ class Commits:
             done(error)
 
         def done(error: RinglogError | None) -> None:
+            if isinstance(error, LOOK_AGAIN):
+                connection.look_again(OFFSETS_TOPIC)
             if callback is not None:
                 callback(offsets, error)
 
@@ -106,6 +112,7 @@ class Commits:
             OffsetFetchRequest(self._group.group_id, grouped(wanted)),
             OffsetFetchReply,
             partition=self._group.home(timeout_s),
+            topic=OFFSETS_TOPIC,
             timeout_s=timeout_s,
         )
         found = {TopicPartition(row.topic, row.partition): row for row in reply.offsets}

@@ -1,4 +1,4 @@
-"""A client's connection to a node: requests from any thread, answers on one I/O thread. Safe across fork."""
+"""A client's way to its node or cluster: requests from any thread, answers on one I/O thread. Safe across fork."""
 
 from __future__ import annotations
 
@@ -12,16 +12,24 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ringlog.client.cluster_view import ClusterView
 from ringlog.client.loop import Ended, Loop, Tick
-from ringlog.client.metadata import TopicCache, topic_error
+from ringlog.client.metadata import LOOK_AGAIN, TopicCache, topic_error
 from ringlog.client.settings import ClientSettings, endpoints_of
-from ringlog.errors import ClientClosed, InvalidRequest, RequestTimeout, RinglogError
+from ringlog.errors import (
+    ClientClosed,
+    InvalidRequest,
+    RequestTimeout,
+    RinglogError,
+    StaleMetadata,
+)
 from ringlog.limits import REPLY_BODY_BYTES_MAX
 from ringlog.net.framing import Api, Header
 from ringlog.net.messages import (
     MetadataReply,
     MetadataRequest,
     TopicMetadata,
+    TopicReply,
     decode_body,
     encode_body,
 )
@@ -35,7 +43,9 @@ _of_the_parent: list[Loop] = []
 
 
 class Connection:
-    """One connection, and the thread that serves it, started with the first request.
+    """All connections of a client, and the thread that serves them, started with the first request.
+
+    A request goes to the node that it names, else to the one that leads its partition, else to any.
 
     Callbacks run on the I/O thread and must not block. The connection holds no strong reference to the object
     whose method `on_tick` or `on_fork` was given: a client that nobody holds is collected, and its thread ends. A
@@ -59,6 +69,7 @@ class Connection:
         self._loop: Loop | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
         self._topics = TopicCache(self.settings.metadata_max_age_ms / 1000)
+        self._view = ClusterView(self._endpoints)
 
     # -- requests --------------------------------------------------------------------------------------------
 
@@ -77,10 +88,13 @@ class Connection:
         reply_type: type[R],
         *,
         partition: int = 0,
+        topic: str = "",
         timeout_s: float | None = None,
         on_retry: Callable[[RinglogError], None] | None = None,
+        accept: Callable[[R], None] | None = None,
     ) -> R:
-        """Ask and wait for the answer. Errors that a retry can help are retried until the time is over."""
+        """Ask and wait for the answer. Errors that a retry can help are retried until the time is over, also those that
+        `accept` finds in the answer; with `topic`, that of the partition, its leader is looked up before."""
         self.check_may_wait()
         patience_s = self.settings.request_timeout_ms / 1000 if timeout_s is None else timeout_s
         deadline_s = time.monotonic() + patience_s
@@ -89,17 +103,22 @@ class Connection:
         while True:
             left_s = deadline_s - time.monotonic()
             try:
-                return decode_body(
+                reply = decode_body(
                     self.ask(api, data, partition, max(left_s, 0.001)),
                     reply_type,
                     bytes_max=REPLY_BODY_BYTES_MAX,
                 )
+                if accept is not None:
+                    accept(reply)
+                return reply
             except RinglogError as error:
                 pause_s = backoff_s * random.uniform(0.8, 1.2)
                 if not error.retriable or time.monotonic() + pause_s >= deadline_s:
                     raise
                 if on_retry is not None:
                     on_retry(error)
+                if topic and isinstance(error, LOOK_AGAIN):
+                    self.look_again(topic)
             time.sleep(pause_s)
             backoff_s = min(backoff_s * 2, self.settings.retry_backoff_max_ms / 1000)
 
@@ -131,13 +150,24 @@ class Connection:
         fresh = self._topics.fresh(name)
         if fresh is not None:
             return fresh
-        reply = self.call(Api.METADATA, MetadataRequest([name], create), MetadataReply, timeout_s=timeout_s)
-        self._learn(reply)
+        reply = self.metadata([name], create=create, timeout_s=timeout_s)
         found = next(topic for topic in reply.topics if topic.name == name)
         error = topic_error(found)
         if error is not None:
             raise error
-        return found
+        return self._topics.known(name) or found
+
+    def metadata(
+        self, topics: list[str] | None, *, create: bool = False, timeout_s: float | None = None
+    ) -> MetadataReply:
+        """What a node that does not lag behind says of topics, None: of all, and of its cluster."""
+        return self.call(
+            Api.METADATA,
+            MetadataRequest(topics, create),
+            MetadataReply,
+            timeout_s=timeout_s,
+            accept=self.learn_all,
+        )
 
     def topic_now(self, name: str) -> TopicMetadata | None:
         """What is known of a topic, perhaps stale, without waiting. What is missing or stale is asked for."""
@@ -154,11 +184,24 @@ class Connection:
         """A topic was deleted: know nothing of it."""
         self._topics.drop(name)
 
-    def learn(self, topic: TopicMetadata) -> None:
-        """A reply told of a topic."""
-        self._topics.put(topic)
+    def look_again(self, name: str) -> None:
+        """What is known of a topic proved wrong: ask again now, without waiting."""
+        self.forget(name)
+        self._refresh(name)
 
-    def _learn(self, reply: MetadataReply) -> None:
+    def learn(self, reply: TopicReply) -> None:
+        """A reply told of a topic."""
+        self._view.learn_change(reply)
+        self._topics.put(reply.topic)
+
+    def learn_all(self, reply: MetadataReply) -> None:
+        """A reply told of topics and of the cluster. StaleMetadata when the node lags behind: another is asked next."""
+        try:
+            self._view.learn(reply)
+        except StaleMetadata:
+            if self._loop is not None:
+                self._loop.leave_home(reply.node_id)
+            raise
         for topic in reply.topics:
             self._topics.put(topic)
 
@@ -169,11 +212,15 @@ class Connection:
         here = weakref.ref(self)
 
         def on_reply(header: Header, body: memoryview) -> None:
-            for topic in decode_body(body, MetadataReply, bytes_max=REPLY_BODY_BYTES_MAX).topics:
-                topics.put(topic)
+            topics.not_answered(name)
             connection = here()
-            if connection is not None:
-                connection.wake()
+            if connection is None:
+                return
+            try:
+                connection.learn_all(decode_body(body, MetadataReply, bytes_max=REPLY_BODY_BYTES_MAX))
+            except StaleMetadata:
+                return  # whoever needs the topic asks again, and another node is asked then
+            connection.wake()
 
         def on_error(error: RinglogError) -> None:
             topics.not_answered(name)
@@ -238,7 +285,7 @@ class Connection:
         with self._lock:
             if self._loop is None:
                 name = f"ringlog-client-{self.settings.client_id or hex(id(self))[2:]}"
-                loop = Loop(self._endpoints, name)
+                loop = Loop(self._view, name)
                 for tick in self._ticks:
                     loop.add_tick(tick)
                 here = weakref.ref(self)

@@ -16,9 +16,11 @@ from ringlog.client.assigned import Assigned
 from ringlog.client.connection import Connection
 from ringlog.client.fetcher import Fetcher
 from ringlog.client.lookups import Ask
-from ringlog.errors import ClientClosed, RequestTimeout, RinglogError
+from ringlog.errors import ClientClosed, RequestTimeout, RinglogError, StaleMetadata
+from ringlog.limits import REPLY_BODY_BYTES_MAX
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Header
+from ringlog.net.messages import MetadataReply, decode_body
 from ringlog.net.session import Request
 
 T = TypeVar("T")
@@ -122,6 +124,14 @@ class FetchDriver:
         def on_reply(header: Header, body: memoryview) -> None:
             driver = here()
             if driver is not None:
+                if ask.topic is not None:
+                    try:
+                        driver._connection.learn_all(
+                            decode_body(body, MetadataReply, bytes_max=REPLY_BODY_BYTES_MAX)
+                        )
+                    except StaleMetadata as lags:
+                        on_error(lags)
+                        return
                 with driver._changed:
                     ask.answered(body, time.monotonic())
                     driver._changed.notify_all()
@@ -134,7 +144,9 @@ class FetchDriver:
                     driver._changed.notify_all()
 
         self._connection.send(
-            Request(ask.api, ask.body, on_reply, on_error, ask.partition, timeout_s=ask.timeout_s)
+            Request(
+                ask.api, ask.body, on_reply, on_error, ask.partition, timeout_s=ask.timeout_s, node=ask.node
+            )
         )
 
     def _io_ended(self, why: RinglogError) -> None:

@@ -42,8 +42,7 @@ class Fetcher(Assignment):
     def assign(self, wanted: Mapping[TopicPartition, tuple[Place, int | None]]) -> None:
         """Read exactly these. One that was assigned before and has no offset here goes on where it is."""
         super().assign(wanted)
-        served = {assigned.place.lane for assigned in self.assigned.values()}
-        self._lanes = {lane: sessions for lane, sessions in self._lanes.items() if lane in served}
+        self._forget_lanes()
 
     def due(self, now_s: float) -> tuple[list[Ask], float | None]:
         """What to ask now, and when to look again even if nothing happens."""
@@ -85,10 +84,18 @@ class Fetcher(Assignment):
             assigned.in_flight = False
             self.waiting[assigned] = None
 
+    def _forget_lanes(self) -> None:
+        """Drop the sessions of lanes that serve nothing of ours any more: they had a share of the budget."""
+        served = {assigned.place.lane for assigned in self.assigned.values()}
+        self._lanes = {lane: sessions for lane, sessions in self._lanes.items() if lane in served}
+
     # -- fetches -----------------------------------------------------------------------------------------------
 
     def _fetch(self, lane: int, some: list[Assigned]) -> Ask | None:
-        sessions = self._lanes.setdefault(lane, [FetchSession() for _ in range(_SESSIONS_PER_LANE)])
+        sessions = self._lanes.get(lane)
+        if sessions is None:
+            self._forget_lanes()
+            sessions = self._lanes[lane] = [FetchSession() for _ in range(_SESSIONS_PER_LANE)]
         session = next((session for session in sessions if session.asked is None), None)
         others = [other for other in sessions if other.asked is not None]
         if session is None:
@@ -119,6 +126,7 @@ class Fetcher(Assignment):
             (settings.fetch_max_wait_ms + settings.request_timeout_ms) / 1000,
             lambda body, now_s: self._fetched(session, asked, body, now_s),
             lambda error, now_s: self._not_fetched(session, asked, error, now_s),
+            node=some[0].place.node,
         )
 
     def _fetched(self, session: FetchSession, asked: Asked, body: memoryview, now_s: float) -> None:

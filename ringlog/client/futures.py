@@ -170,13 +170,34 @@ class RecordFuture(tuple[BatchState, int]):
     __hash__ = tuple.__hash__
 
 
+class Part(NamedTuple):
+    """Records of one `produce_many` that went into one batch, perhaps behind those of others."""
+
+    state: BatchState
+    first: int
+    records: int
+
+    def stands(self) -> ProducedRange:
+        """Where they stand."""
+        state, first, records = self
+        base = state.base_offset if state.base_offset < 0 else state.base_offset + first
+        return ProducedRange(
+            state.topic, state.partition, base, records, state.timestamp(first), state.durability
+        )
+
+
 class ManyFuture:
     """All records of one `produce_many` on their way."""
 
-    __slots__ = ("states",)
+    __slots__ = ("parts",)
 
-    def __init__(self, states: list[BatchState]) -> None:
-        self.states = states
+    def __init__(self, parts: list[Part]) -> None:
+        self.parts = parts
+
+    @property
+    def states(self) -> list[BatchState]:
+        """The batches that they are in."""
+        return [part.state for part in self.parts]
 
     def done(self) -> bool:
         """Whether every record stands in the log, or failed."""
@@ -192,14 +213,11 @@ class ManyFuture:
         error = self.exception(timeout)
         if error is not None:
             raise error.with_traceback(None)
-        return [
-            ProducedRange(s.topic, s.partition, s.base_offset, s.count, s.timestamp(0), s.durability)
-            for s in self.states
-        ]
+        return [part.stands() for part in self.parts]
 
     def add_done_callback(self, callback: Callable[[ManyFuture], object]) -> None:
         """Call back with this future when all are done: on the client's I/O thread, so it must not block."""
-        missing = len(self.states)
+        missing = len(self.parts)
         lock = threading.Lock()
 
         def one_done(state: BatchState) -> None:
@@ -212,7 +230,7 @@ class ManyFuture:
 
         for state in self.states:
             state.then(one_done, state)
-        if not self.states:
+        if not self.parts:
             call_safely(callback, self)
 
     def _wait(self, timeout: float | None) -> None:

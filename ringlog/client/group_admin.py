@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from ringlog.client import offsets as lookups
 from ringlog.client.commits import OffsetAndMetadata
 from ringlog.client.connection import Connection
+from ringlog.client.metadata import LOOK_AGAIN
+from ringlog.client.rounds import not_when_stale
 from ringlog.errors import CoordinatorLoading, UnknownGroup, UnknownTopic
 from ringlog.limits import OFFSETS_PARTITIONS
 from ringlog.model import TopicPartition
@@ -108,10 +110,20 @@ class GroupAdmin:
         self._connection = connection
 
     def summaries(self, timeout_s: float) -> list[GroupSummary]:
-        """All groups of the node, by name."""
+        """All groups, by name. A shard that moves meanwhile lets all be asked again: none is missed or told twice."""
         deadline_s = time.monotonic() + timeout_s
+        while True:
+            try:
+                return self._summaries(deadline_s)
+            except LOOK_AGAIN:
+                if time.monotonic() >= deadline_s:
+                    raise
+                self._connection.forget(OFFSETS_TOPIC)
+                time.sleep(self._connection.settings.retry_backoff_ms / 1000)
+
+    def _summaries(self, deadline_s: float) -> list[GroupSummary]:
         try:
-            topic = self._connection.topic(OFFSETS_TOPIC, timeout_s=timeout_s)
+            topic = self._connection.topic(OFFSETS_TOPIC, timeout_s=_left_s(deadline_s))
         except UnknownTopic:
             return []  # there never was a group
         one_of_each = {partition.lane: partition.partition for partition in topic.partitions}
@@ -122,9 +134,13 @@ class GroupAdmin:
 
     def _list_lane(self, partition: int, deadline_s: float) -> list[GroupSummary]:
         while True:
-            left_s = max(deadline_s - time.monotonic(), 0.001)
             reply = self._connection.call(
-                Api.GROUP_LIST, GroupListRequest(), GroupListReply, partition=partition, timeout_s=left_s
+                Api.GROUP_LIST,
+                GroupListRequest(),
+                GroupListReply,
+                partition=partition,
+                timeout_s=_left_s(deadline_s),
+                on_retry=not_when_stale,
             )
             if not reply.loading:
                 return reply.groups
@@ -139,6 +155,7 @@ class GroupAdmin:
             GroupDescribeRequest(group_id),
             GroupDescribeReply,
             partition=self._home(group_id, timeout_s),
+            topic=OFFSETS_TOPIC,
             timeout_s=timeout_s,
         )
         holders = {tp: m.member_id for m in reply.members for tp in _partitions(m.assigned + m.revoking)}
@@ -184,6 +201,7 @@ class GroupAdmin:
             OffsetFetchRequest(group_id),
             OffsetFetchReply,
             partition=home,
+            topic=OFFSETS_TOPIC,
             timeout_s=timeout_s,
         )
         return {
@@ -231,6 +249,7 @@ class GroupAdmin:
             GroupResetRequest(group_id, [OffsetToCommit(p.topic, p.partition, p.after) for p in some]),
             OffsetCommitReply,
             partition=self._home(group_id, timeout_s),
+            topic=OFFSETS_TOPIC,
             timeout_s=timeout_s,
         )
         for plan, number in zip(some, reply.errors, strict=True):
@@ -244,6 +263,7 @@ class GroupAdmin:
             GroupDeleteRequest(group_id),
             GroupDeleteReply,
             partition=self._home(group_id, timeout_s),
+            topic=OFFSETS_TOPIC,
             timeout_s=timeout_s,
         )
         return reply.offsets
@@ -270,6 +290,10 @@ class GroupAdmin:
         ]
         starts, ends = ({tp: at.offset if at else 0 for tp, at in some.items()} for some in found)
         return starts, ends
+
+
+def _left_s(deadline_s: float) -> float:
+    return max(deadline_s - time.monotonic(), 0.001)
 
 
 def _partitions(some: Iterable[TopicPartitions]) -> list[TopicPartition]:

@@ -12,7 +12,8 @@ from typing import TypeVar
 from ringlog.client.connection import Connection
 from ringlog.client.consumer_settings import ConsumerSettings
 from ringlog.client.membership import Heartbeat, MemberSettings, Membership
-from ringlog.errors import CorruptFrame, RinglogError, StaleMetadata
+from ringlog.client.metadata import LOOK_AGAIN
+from ringlog.errors import CorruptFrame, RequestTimeout, RinglogError
 from ringlog.limits import HEARTBEAT_WAIT_MS_MAX, OFFSETS_PARTITIONS, REPLY_BODY_BYTES_MAX
 from ringlog.net.framing import Api, Header
 from ringlog.net.group_messages import OFFSETS_TOPIC, GroupHeartbeatReply, GroupHeartbeatRequest
@@ -161,8 +162,8 @@ class GroupDriver:
             driver = here()
             if driver is None:
                 return
-            if isinstance(error, StaleMetadata):
-                driver._connection.forget(OFFSETS_TOPIC)
+            if isinstance(error, (*LOOK_AGAIN, RequestTimeout)):
+                driver._connection.look_again(OFFSETS_TOPIC)
             with driver._lock:
                 membership.failed(heartbeat, error, time.monotonic())
             driver._tell()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ringlog.client.assigned import Assigned, Place
 from ringlog.client.assignment import Assignment
+from ringlog.client.cluster_view import NO_LEADER, node_of
 from ringlog.errors import CorruptFrame, OffsetOutOfRange, RinglogError, UnknownTopic
 from ringlog.limits import REPLY_BODY_BYTES_MAX
 from ringlog.net.framing import Api
@@ -20,6 +21,7 @@ from ringlog.net.messages import (
     decode_body,
     encode_body,
 )
+from ringlog.net.session import ANY_NODE
 from ringlog.net.wire_errors import error_by_number
 
 
@@ -35,6 +37,8 @@ class Ask:
     failed: Callable[[RinglogError, float], None]
     topic: str | None = None
     """Whose metadata proved wrong."""
+    node: int = ANY_NODE
+    """The node that must get it."""
 
 
 def place_of(topic: TopicMetadata, index: int) -> Place | None:
@@ -43,7 +47,8 @@ def place_of(topic: TopicMetadata, index: int) -> Place | None:
         return None
     for partition in topic.partitions:
         if partition.index == index:
-            return Place(topic.topic_id, partition.partition, partition.lane)
+            node = node_of(partition)
+            return Place(topic.topic_id, partition.partition, partition.lane, node, partition.leader_epoch)
     return None
 
 
@@ -87,7 +92,8 @@ def look_up_offsets(assignment: Assignment, some: list[Assigned]) -> Ask:
             assignment.went_wrong(assigned, error, now_s)
 
     body, timeout_s = encode_body(ListOffsetsRequest(queries)), assignment.settings.request_timeout_ms / 1000
-    return Ask(Api.LIST_OFFSETS, body, some[0].place.partition, timeout_s, answered, failed)
+    place = some[0].place
+    return Ask(Api.LIST_OFFSETS, body, place.partition, timeout_s, answered, failed, node=place.node)
 
 
 def refresh_places(assignment: Assignment, topic: str, under_way: set[str]) -> Ask:
@@ -133,8 +139,14 @@ def _replace(assignment: Assignment, assigned: Assigned, topic: TopicMetadata | 
         assignment.went_wrong(assigned, error, now_s)
         return
     before, assigned.place, assigned.misplaced = assigned.place, place, False
-    # Answers may bring the same metadata again for a while: ask no faster than retries are made.
-    assignment.back_off(assigned, now_s)
+    if place.node == NO_LEADER:
+        assigned.misplaced = True
+        assignment.back_off(assigned, now_s)
+    elif place.leader_epoch > before.leader_epoch:
+        assigned.retries, assigned.retry_at_s = 0, 0.0
+    else:
+        # Answers may bring the same metadata again for a while: ask no faster than retries are made.
+        assignment.back_off(assigned, now_s)
     if before.topic_id != place.topic_id:
         assignment.drop(assigned)
         gone = OffsetOutOfRange(

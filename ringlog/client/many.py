@@ -29,6 +29,14 @@ class Chunk:
     count: int
 
 
+class Rows(NamedTuple):
+    """Records of a chunk: its rows from `start` to `stop`, or those that `numbers` has there."""
+
+    start: int
+    stop: int
+    numbers: npt.NDArray[np.int64] | None = None
+
+
 def chunks_of(values: Any, keys: Any, headers: Any, timestamps: Any, now_ms: int) -> Iterator[Chunk]:
     """Columns whose pieces are contiguous in memory: one chunk, or those of Arrow's ChunkedArrays."""
     times = _times(timestamps, now_ms)

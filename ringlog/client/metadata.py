@@ -5,9 +5,18 @@ from __future__ import annotations
 import threading
 import time
 
-from ringlog.errors import RinglogError, UnknownTopic
+from ringlog.errors import (
+    NodeUnavailable,
+    PartitionOffline,
+    RinglogError,
+    StaleMetadata,
+    UnknownTopic,
+)
 from ringlog.net.messages import ErrorReply, TopicMetadata
 from ringlog.net.wire_errors import raised
+
+LOOK_AGAIN = (StaleMetadata, NodeUnavailable, PartitionOffline)
+"""Errors after which another node may lead: look at the metadata before the next attempt."""
 
 
 def topic_error(topic: TopicMetadata) -> RinglogError | None:
@@ -17,6 +26,22 @@ def topic_error(topic: TopicMetadata) -> RinglogError | None:
     if topic.error == UnknownTopic.code:
         return UnknownTopic(f"there is no topic '{topic.name}'. Create it: ringlog topic create {topic.name}")
     return raised(ErrorReply(topic.error, f"topic '{topic.name}': {topic.error}", False))
+
+
+def newer(known: TopicMetadata, told: TopicMetadata) -> TopicMetadata:
+    """What is told of a topic, with the places of partitions that are known to be led in a later epoch."""
+    if known.topic_id != told.topic_id or not any(place.replicas for place in told.partitions):
+        return told
+    later = {place.partition: place for place in known.partitions}
+    places = [
+        later[place.partition]
+        if place.partition in later and later[place.partition].leader_epoch > place.leader_epoch
+        else place
+        for place in told.partitions
+    ]
+    if places == told.partitions:
+        return told
+    return TopicMetadata(told.name, told.error, told.topic_id, places, told.config)
 
 
 class TopicCache:
@@ -39,12 +64,15 @@ class TopicCache:
         return None if known is None else known[0]
 
     def put(self, topic: TopicMetadata) -> None:
+        """Take what a node told; of partitions whose leader moved since it looked, what is known stays."""
         with self._lock:
             self._asked.discard(topic.name)
             if topic.error:
                 self._topics.pop(topic.name, None)
-            else:
-                self._topics[topic.name] = (topic, time.monotonic() + self._max_age_s)
+                return
+            known = self._topics.get(topic.name)
+            newest = topic if known is None else newer(known[0], topic)
+            self._topics[topic.name] = (newest, time.monotonic() + self._max_age_s)
 
     def forget(self, name: str) -> None:
         """Let it be stale: it is asked for at the next need."""

@@ -16,10 +16,13 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ringlog.client.cluster_view import NO_LEADER, node_of
 from ringlog.client.futures import BatchState, RecordFuture
 from ringlog.errors import DeliveryTimeout, OutOfOrderSequence, RinglogError, check
 from ringlog.limits import PRODUCER_BATCHES_KEPT
 from ringlog.net.framing import Acks
+from ringlog.net.messages import PartitionMetadata
+from ringlog.net.session import ANY_NODE
 from ringlog.records.builder import BatchBuilder
 
 SEQUENCE_COUNT = 2**31
@@ -75,13 +78,22 @@ class OpenBatch:
 class PartitionQueue:
     """The batches of one partition, in order. Everything but `open` and `ready` belongs to the I/O thread."""
 
-    def __init__(self, topic: str, index: int, partition: int, in_flight_max: int) -> None:
+    def __init__(self, topic: str, place: PartitionMetadata, in_flight_max: int) -> None:
         self.topic = topic
-        self.index = index
-        self.partition = partition
-        """The node-wide id, which may change with the metadata."""
+        self.index = place.index
+        self.partition = place.partition
+        """The id that frames carry; another one after the topic was made anew."""
+        self.node = node_of(place)
+        """Who leads it; ANY_NODE without a cluster."""
+        self.lost = False
+        """It proved wrong that this node leads, and who does is not known yet."""
+        self._leader_epoch = place.leader_epoch
+        self._moving = False
+        """It is led elsewhere now: what is under way to the old leader is answered before anything leaves."""
         self.open: OpenBatch | None = None
         self.ready: deque[Batch] = deque()
+        self.closed_bytes = 0
+        """Of all batches that grew here, ever."""
         self.in_flight: list[Batch] = []
         self.failed: list[Batch] = []
         self.retry_at_s = 0.0
@@ -100,6 +112,20 @@ class PartitionQueue:
     def __len__(self) -> int:
         return len(self.ready) + len(self.in_flight) + len(self.failed) + (self.open is not None)
 
+    def move(self, place: PartitionMetadata) -> bool:
+        """Take where the partition is served now. True: elsewhere, so that what failed there may leave at once."""
+        found = (place.partition, node_of(place), place.leader_epoch)
+        if found == (self.partition, self.node, self._leader_epoch):
+            return False
+        self.partition, self.node, self._leader_epoch = found
+        self.lost = self.lost and self.node == NO_LEADER
+        self.retry_at_s, self.failures = 0.0, 0
+        if self.node != ANY_NODE:
+            # A leader that does not know this producer takes any sequence: it must meet the first batch first.
+            self._proven = False
+            self._moving = bool(self.in_flight)
+        return True
+
     # -- what leaves -----------------------------------------------------------------------------------------
 
     def resend(self, now_s: float) -> list[Batch]:
@@ -113,6 +139,8 @@ class PartitionQueue:
             if not again:
                 self._reset()
                 return []
+        elif not self._proven and self.failed[0].sequence >= 0:
+            again = self.failed[:1]
         self.failed = [batch for batch in self.failed if batch not in again]
         self.in_flight = list(again)
         return again
@@ -135,13 +163,22 @@ class PartitionQueue:
         self.in_flight.append(batch)
         return batch
 
-    def wants_open(self, idempotent: bool) -> bool:
-        """Whether the open batch could leave now, so that closing it delays nothing and costs no growth."""
+    def wants_open(self, idempotent: bool, few_bytes: int) -> bool:
+        """Whether the open batch should leave now: closing it delays nothing and costs no growth.
+
+        While another is in flight, one of fewer than `few_bytes` waits for the answer, and grows: where many small
+        sends follow each other, a request carries all that came during the last one.
+        """
         if self.open is None or self.ready or self.failed:
+            return False
+        if self.in_flight and self.open.builder.nbytes < few_bytes:
             return False
         return self._may_leave(idempotent and self.open.acks is not Acks.NONE, self._next_order)
 
     def _may_leave(self, numbered: bool, order: int) -> bool:
+        self._moving = self._moving and bool(self.in_flight)
+        if self._moving:
+            return False
         if not numbered:
             return len(self.in_flight) < self._in_flight_max
         if self.producer is None or self._spoiled:
@@ -161,7 +198,8 @@ class PartitionQueue:
         """The node has the batch."""
         self.in_flight.remove(batch)
         self.failures = 0
-        if batch.sequence >= 0:
+        self.lost = False
+        if batch.sequence >= 0 and not self._moving:
             self._proven = True
 
     def refused(self, batch: Batch, error: RinglogError, retry_at_s: float) -> None:

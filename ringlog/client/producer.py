@@ -11,8 +11,8 @@ from typing import Any
 
 from ringlog.client.accumulator import BATCH_BYTES_MAX, Accumulator, TopicQueues
 from ringlog.client.connection import Connection
-from ringlog.client.futures import BatchState, ManyFuture, RecordFuture
-from ringlog.client.many import Chunk, chunks_of, rows_by_partition
+from ringlog.client.futures import BatchState, ManyFuture, Part, RecordFuture
+from ringlog.client.many import Chunk, Rows, chunks_of, rows_by_partition
 from ringlog.client.partition_queue import Batch, PartitionQueue, ProducerId
 from ringlog.client.sender import Send, Sender
 from ringlog.client.settings import ProducerSettings, acks_of, settings_of
@@ -40,7 +40,8 @@ Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | N
 
 _LOOK_AT_TOPICS_S = 1.0
 _LOOK_AGAIN_S = 0.05
-"""Between two looks while records wait for a topic whose metadata proved wrong."""
+"""Between two looks while records wait for a topic whose metadata proved wrong; longer when it lasts."""
+_LOOK_AGAIN_MAX_S = 0.5
 _CLOSED = "the producer was closed; make a new one"
 
 
@@ -73,6 +74,7 @@ class Producer:
         self._asked_producer = False
         self._ask_producer_at_s = 0.0
         self._looked_s = -_LOOK_AT_TOPICS_S
+        self._look_pause_s = _LOOK_AGAIN_S
         self._misplaced: set[str] = set()
         """Topics whose metadata proved wrong, and no others have come yet."""
         if self._finalizer is not None:
@@ -118,7 +120,8 @@ class Producer:
                         future = opened.append(value, key, timestamp, headers)
             if future is None:
                 wanted = self._acks if acks is None else acks_of(acks)
-                future = self._append(queues, queue, (value, key, timestamp, headers), wanted)
+                to = None if partition is None and key is None else queue
+                future = self._append(queues, to, (value, key, timestamp, headers), wanted)
         except (ValueError, OverflowError) as wrong:
             raise InvalidRequest(str(wrong)) from None
         if on_delivery is not None:
@@ -138,42 +141,50 @@ class Producer:
 
         `values` and `keys` are lists of bytes, str or None, Arrow arrays (ChunkedArrays too), or NumPy arrays;
         `headers` is an Arrow array of lists; `timestamps` are milliseconds, one or one for each record. With keys
-        each record goes to its key's partition; without, batches go round the partitions. Blocks as `produce`
-        does; when it raises midway, the batches that were made before are on their way: `flush` waits for them.
+        each record goes to its key's partition; without, batches go round the partitions. A few records join a batch
+        with those that were produced before and after them. Blocks as `produce` does; when it raises midway, the
+        batches that were made before are on their way: `flush` waits for them.
         """
         queues = self._topics.get(topic) or self._open(topic)
         fixed = None if partition is None else queues.queue(partition)
-        states: list[BatchState] = []
+        parts: list[Part] = []
         for chunk in chunks_of(values, keys, headers, timestamps, time.time_ns() // 1_000_000):
             if fixed is not None or chunk.keys is None:
-                self._send_rows(queues, fixed, chunk, None, 0, chunk.count, states)
+                self._send_rows(queues, fixed, chunk, Rows(0, chunk.count), parts)
                 continue
             rows, bounds = rows_by_partition(chunk, len(queues.queues))
             for queue in list(queues.queues)[: len(bounds) - 1]:
                 start, stop = bounds[queue.index], bounds[queue.index + 1]
-                self._send_rows(queues, queue, chunk, rows, start, stop, states)
-        return ManyFuture(states)
+                self._send_rows(queues, queue, chunk, Rows(start, stop, rows), parts)
+        return ManyFuture(parts)
 
     def _send_rows(
         self,
         queues: TopicQueues,
         queue: PartitionQueue | None,
         chunk: Chunk,
-        rows: Any,
-        start: int,
-        stop: int,
-        states: list[BatchState],
+        rows: Rows,
+        parts: list[Part],
     ) -> None:
+        """A few records join the batch that is open; more are cut into batches of their own."""
         settings = self._settings
-        while start < stop:
+        few_rows = rows.stop
+        while rows.start < rows.stop:
+            self._wait_for_room()
+            if rows.stop - rows.start <= few_rows:
+                few = self._accumulator.extend(queues, queue, chunk, rows, self._acks, time.monotonic())
+                if few is not None:
+                    self._wake()
+                    parts.append(few)
+                    return
             cut = cut_columns(
                 chunk.values,
                 chunk.keys,
                 chunk.headers,
                 timestamps=chunk.timestamps,
-                start=start,
-                stop=stop,
-                rows=rows,
+                start=rows.start,
+                stop=rows.stop,
+                rows=rows.numbers,
                 bytes_target=settings.batch_size,
                 codec=settings.codec,
                 level=settings.compression_level,
@@ -188,14 +199,18 @@ class Producer:
             state.count = cut.count
             first = chunk.timestamps
             state.timestamps = first if isinstance(first, int) else _base_timestamp(cut.data)
-            states.append(state)
-            self._wait_for_room()
+            parts.append(Part(state, 0, cut.count))
             self._accumulator.put(to, cut.data, state, self._acks, time.monotonic())
             self._wake()
-            start = cut.stop
+            rows = rows._replace(start=cut.stop)
+            few_rows = cut.count // 4
 
     def _append(
-        self, queues: TopicQueues, queue: PartitionQueue, record: tuple[Any, Any, int | None, Any], acks: Acks
+        self,
+        queues: TopicQueues,
+        queue: PartitionQueue | None,
+        record: tuple[Any, Any, int | None, Any],
+        acks: Acks,
     ) -> RecordFuture:
         while True:
             if self._connection.closed:
@@ -299,10 +314,10 @@ class Producer:
         if sender.needs_producer and not self._asked_producer and now_s >= self._ask_producer_at_s:
             self._ask_producer()
         is_lost = bool(sender.stale or self._misplaced)
-        look_at_s = self._looked_s + (_LOOK_AGAIN_S if is_lost else _LOOK_AT_TOPICS_S)
+        look_at_s = self._looked_s + (self._look_pause_s if is_lost else _LOOK_AT_TOPICS_S)
         if now_s >= look_at_s and self._topics:
-            self._looked_s, look_at_s = now_s, now_s + _LOOK_AGAIN_S
             self._look_at_topics()
+            self._looked_s, look_at_s = now_s, now_s + self._look_pause_s
         next_s = sender.next_time_s()
         if sender.needs_producer and not self._asked_producer:
             next_s = self._ask_producer_at_s if next_s is None else min(next_s, self._ask_producer_at_s)
@@ -323,6 +338,7 @@ class Producer:
             timeout_s=min(self._settings.request_timeout_ms / 1000, left_s),
             expects_reply=batch.acks is not Acks.NONE,
             headroom=True,
+            node=queue.node,
         )
         self._connection.send(request)
 
@@ -377,12 +393,18 @@ class Producer:
             known = self._connection.topic_now(name)
             if known is queues.metadata:
                 continue
-            self._misplaced.discard(
-                name
-            )  # what came, if only that the topic is gone, is looked at again in its turn
             if known is not None:
                 with self._lock:
-                    queues.update(known)
+                    self._accumulator.touched.extend(queues.update(known))
+            if name in self._misplaced and any(queue.lost for queue in queues.queues):
+                # Nobody knows the new leader yet.
+                self._connection.forget(name)
+                self._look_pause_s = min(1.5 * self._look_pause_s, _LOOK_AGAIN_MAX_S)
+            else:
+                # What came, if only that the topic is gone, is looked at again in its turn.
+                self._misplaced.discard(name)
+        if not self._misplaced:
+            self._look_pause_s = _LOOK_AGAIN_S
 
 
 def _abandon(connection: Connection, sender: Sender, topics: dict[str, TopicQueues]) -> None:

@@ -11,7 +11,8 @@ import msgspec
 from ringlog.client.assigned import Place
 from ringlog.client.connection import Connection
 from ringlog.client.lookups import place_of
-from ringlog.errors import RequestTimeout, RinglogError, StaleMetadata, UnknownTopic
+from ringlog.client.metadata import LOOK_AGAIN
+from ringlog.errors import RequestTimeout, RinglogError, UnknownTopic
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
 from ringlog.net.wire_errors import error_by_number
@@ -71,7 +72,7 @@ def ask_partitions(
                     error = error_by_number(row.error, f"{tp}: {failed}")
                     if not error.retriable:
                         raise error
-        except StaleMetadata as stale:
+        except LOOK_AGAIN as stale:
             error = stale
         if left:
             if time.monotonic() + backoff_s >= deadline_s:
@@ -106,7 +107,7 @@ def places(
 
 def not_when_stale(error: RinglogError) -> None:
     """The same question would get the same answer: look up first who can answer it."""
-    if isinstance(error, StaleMetadata):
+    if isinstance(error, LOOK_AGAIN):
         raise error
 
 

@@ -12,20 +12,22 @@ from typing import NamedTuple
 
 from ringlog.client.accumulator import Accumulator
 from ringlog.client.futures import NO_DURABILITY, NO_OFFSET
+from ringlog.client.metadata import LOOK_AGAIN
 from ringlog.client.partition_queue import Batch, PartitionQueue, ProducerId, delivery_timeout
 from ringlog.client.settings import ProducerSettings
 from ringlog.errors import (
     OutOfOrderSequence,
     PartitionFenced,
+    RequestTimeout,
     RinglogError,
     ShardUnavailable,
-    StaleMetadata,
 )
 from ringlog.model import Durability
 from ringlog.net.messages import ProduceReply
+from ringlog.net.session import ANY_NODE
 from ringlog.records.builder import seal_for
 
-_LOOK_AGAIN = (StaleMetadata, ShardUnavailable, PartitionFenced)
+_LOOK_AGAIN = (*LOOK_AGAIN, ShardUnavailable, PartitionFenced, RequestTimeout)
 _DURABILITY_WORDS = {int(one): one.name.lower() for one in Durability}
 
 
@@ -48,6 +50,7 @@ class Sender:
         self._codec = settings.codec
         self._level = settings.compression_level
         self._linger_s = settings.linger_ms / 1000
+        self._few_bytes = settings.few_bytes
         self._delivery_timeout_s = settings.delivery_timeout_ms / 1000
         self._backoff_s = settings.retry_backoff_ms / 1000
         self._backoff_max_s = settings.retry_backoff_max_ms / 1000
@@ -102,11 +105,12 @@ class Sender:
             queue.producer = self._producer
             if queue.producer is None:
                 self._waiting[queue] = None
+        few_bytes = 0 if self.flushing else self._few_bytes
         while queue.ready or queue.open is not None:
             next_batch = queue.next_to_send(self._idempotent)
             if next_batch is not None:
                 self._leave(queue, next_batch, sends)
-            elif queue.wants_open(self._idempotent) and self._lingered(queue, now_s):
+            elif self._lingered(queue, now_s) and queue.wants_open(self._idempotent, few_bytes):
                 self._accumulator.close(queue)
             else:
                 break
@@ -157,6 +161,7 @@ class Sender:
         """An attempt failed. The error's own word says whether another can help."""
         if isinstance(error, _LOOK_AGAIN):
             self.stale.add(queue.topic)
+            queue.lost = queue.node != ANY_NODE
         again = error.retriable or (isinstance(error, OutOfOrderSequence) and batch.sequence >= 0)
         queue.failures += 1
         backoff_s = min(self._backoff_s * 2 ** min(queue.failures - 1, 20), self._backoff_max_s)

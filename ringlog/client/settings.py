@@ -72,7 +72,7 @@ class ProducerSettings(ClientSettings, frozen=True, kw_only=True):
     acks: str | int = "all"
     """"all" (or -1): as durable as the topic says on all in-sync replicas; 1: on the leader; 0: nobody answers."""
     linger_ms: float = 0
-    """How long a batch waits for more records. With 0 a batch still grows while earlier ones are in flight."""
+    """How long a batch waits for more records. With 0 a small one still grows while an earlier one is in flight."""
     batch_size: int = 512 * limits.KIB
     """The most that one batch gathers. A batch costs the node the same work whether it is large or small."""
     buffer_memory: int = 64 * limits.MIB
@@ -107,6 +107,11 @@ class ProducerSettings(ClientSettings, frozen=True, kw_only=True):
             raise InvalidRequest(f"batch_size must lie between 1024 and {largest}, but is {self.batch_size}")
         if self.buffer_memory < self.batch_size:
             raise InvalidRequest("buffer_memory must hold at least one batch_size")
+
+    @property
+    def few_bytes(self) -> int:
+        """Records of less than this are worth waiting for more, while others of their partition are in flight."""
+        return self.batch_size // 4
 
     @property
     def codec(self) -> Codec:

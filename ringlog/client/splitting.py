@@ -6,8 +6,8 @@ import time
 from typing import NamedTuple
 
 from ringlog.client.connection import Connection
+from ringlog.client.metadata import LOOK_AGAIN
 from ringlog.client.rounds import not_when_stale, places
-from ringlog.errors import StaleMetadata
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
 from ringlog.net.messages import SplitPointsReply, SplitPointsRequest, SplitQuery
@@ -44,7 +44,7 @@ def split_points(
             if not row.error:
                 return SplitPoints(row.offsets, row.step_bytes)
             error = error_by_number(row.error, f"{tp}: where [{start}, {end}) may be split was not found")
-        except StaleMetadata as stale:
+        except LOOK_AGAIN as stale:
             error = stale
         if not error.retriable or time.monotonic() + backoff_s >= deadline_s:
             raise error

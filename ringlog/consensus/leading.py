@@ -69,6 +69,13 @@ class Leadership:
         self._transfer_until_ms = now_ms + self._raft.timing.election_ms
         self._hand_over()
 
+    def heir(self, now_ms: float) -> int | None:
+        """The other voter that should lead when this one stops: of those that were heard of lately, the one that has
+        most; None when there is none."""
+        since_ms = now_ms - self._raft.timing.election_ms
+        heard = [peer for peer in self.peers.values() if peer.member is not None and peer.heard_ms > since_ms]
+        return max(heard, key=lambda peer: peer.match_index).node_id if heard else None
+
     def tick(self, now_ms: float) -> None:
         """Time has passed."""
         if self.transferring and now_ms >= self._transfer_until_ms:
@@ -113,8 +120,12 @@ class Leadership:
                 self._send_entries(peer, now_ms)
             return
         if peer.accepted(min(reply.index, self._log.last_index)):
+            committed = self._raft.commit_index
             self.advance_commit()
             self._hand_over()
+            if self._raft.commit_index == committed and peer.next_index > self._log.last_index:
+                # A slower one: what it has now was committed without it, and it need not wait for a beat to apply it.
+                self._send_beat(peer)
         if peer.next_index <= self._log.last_index:
             self._send_entries(peer, now_ms)
 

@@ -112,6 +112,18 @@ class Raft:
             raise NotController(f"node {self.me.node_id} does not lead the quorum")
         self._leadership.transfer(node_id, now_ms)
 
+    def step_aside(self, now_ms: float) -> bool:
+        """Let another voter lead. False: this one does not lead any more, or no other could. Ask until then."""
+        leadership = self._leadership
+        if leadership is None:
+            return False
+        if not leadership.transferring:
+            heir = leadership.heir(now_ms)
+            if heir is None:
+                return False
+            leadership.transfer(heir, now_ms)
+        return True
+
     def compact(self, index: int, data: bytes) -> None:
         """Let `data` stand for all entries up to an index that was applied."""
         check(index <= self.applied_index, "only what was applied can be compacted")

@@ -14,7 +14,13 @@ from ringlog.controller.commands import Outcome
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import MetadataRecord
 from ringlog.errors import UnsupportedVersion
-from ringlog.net.cluster_messages import AlterIsrRequest, BrokerHeartbeatRequest, RegisterBrokerRequest
+from ringlog.limits import REPLICATION_FACTOR_MAX
+from ringlog.net.cluster_messages import (
+    AlterIsrRequest,
+    BrokerHeartbeatRequest,
+    CreateOffsetsTopicRequest,
+    RegisterBrokerRequest,
+)
 from ringlog.net.messages import (
     AddPartitionsRequest,
     AlterTopicRequest,
@@ -28,6 +34,7 @@ Request = (
     | BrokerHeartbeatRequest
     | AlterIsrRequest
     | CreateTopicRequest
+    | CreateOffsetsTopicRequest
     | DeleteTopicRequest
     | AlterTopicRequest
     | AddPartitionsRequest
@@ -49,11 +56,14 @@ class ActiveController:
         session_ms: float,
         now_ms: float,
         default_partitions: int = 4,
+        nodes: int = REPLICATION_FACTOR_MAX,
     ) -> None:
+        """`nodes`: how many the cluster has when all of them are there."""
         self.planned = MetadataImage()
         for record in [*committed.records(), *appended]:
             self.planned.replay(record)
         self._default_partitions = default_partitions
+        self._nodes = nodes
         self._producer_ids = commands.ProducerIdSource()
         self._liveness = brokers.Liveness(session_ms)
         self._liveness.take_office(now_ms)
@@ -75,8 +85,10 @@ class ActiveController:
                 return isr.alter_isr(image, request)
             case CreateTopicRequest():
                 return commands.create_topic(
-                    image, request, shards=1, default_partitions=self._default_partitions, clustered=True
+                    image, request, shards=1, default_partitions=self._default_partitions, nodes=self._nodes
                 )
+            case CreateOffsetsTopicRequest():
+                return commands.create_offsets_topic(image, shards=1, nodes=self._nodes)
             case DeleteTopicRequest():
                 return commands.delete_topic(image, request)
             case AlterTopicRequest():

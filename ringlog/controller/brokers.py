@@ -30,7 +30,7 @@ def register(image: MetadataImage, request: RegisterBrokerRequest) -> Outcome:
     known = image.brokers.get(request.node_id)
     if known is not None and known.incarnation == request.incarnation:
         epoch = known.broker_epoch
-        return Outcome([], lambda after: RegisterBrokerReply(epoch))
+        return Outcome([], lambda after: RegisterBrokerReply(epoch, after.version))
     epoch = image.next_broker_epoch
     broker = Broker(
         request.node_id,
@@ -41,6 +41,7 @@ def register(image: MetadataImage, request: RegisterBrokerRequest) -> Outcome:
         request.peer_endpoint,
         request.rack,
         request.shards,
+        host_id=request.host_id,
     )
     replaced = known is not None and known.disk_id != request.disk_id
 
@@ -52,7 +53,7 @@ def register(image: MetadataImage, request: RegisterBrokerRequest) -> Outcome:
 
     changes = leaders.without(leaders.with_broker(image, broker), request.node_id, lost)
     moved = _onto_shards(image, changes, broker)
-    return Outcome([broker, *changes, *moved], lambda after: RegisterBrokerReply(epoch))
+    return Outcome([broker, *changes, *moved], lambda after: RegisterBrokerReply(epoch, after.version))
 
 
 def heartbeat(image: MetadataImage, request: BrokerHeartbeatRequest, *, committed_version: int) -> Outcome:

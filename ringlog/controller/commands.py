@@ -39,6 +39,7 @@ from ringlog.net.group_messages import OFFSETS_TOPIC
 from ringlog.net.messages import (
     AddPartitionsRequest,
     AlterTopicRequest,
+    BrokerMetadata,
     CreateTopicRequest,
     DeleteTopicRequest,
     InitProducerReply,
@@ -80,6 +81,14 @@ def topic_metadata(image: MetadataImage, topic: TopicState) -> TopicMetadata:
     return TopicMetadata(topic.name, "", topic.topic_id, partitions, topic.config)
 
 
+def broker_metadata(image: MetadataImage) -> list[BrokerMetadata]:
+    """The nodes of a cluster as clients see them; none of a node by itself."""
+    return [
+        BrokerMetadata(broker.node_id, list(broker.endpoints), broker.host_id, broker.rack, broker.fenced)
+        for broker in image.brokers.values()
+    ]
+
+
 def _lane(partition: Partition) -> int:
     """The shard of the leader, as a number of its own in the cluster; of the preferred one while there is none."""
     if not partition.replicas:
@@ -98,10 +107,10 @@ def create_topic(
     shards: int,
     default_partitions: int,
     internal: bool = False,
-    clustered: bool = False,
+    nodes: int | None = None,
 ) -> Outcome:
-    """A new topic, its partitions spread over the shards that have the fewest; `clustered`, over nodes that registered.
-    Only the node itself makes `internal` ones, when they are first needed."""
+    """A new topic, its partitions spread over the shards that have the fewest; in a cluster of so many `nodes`, over
+    those that are ready. Only the node itself makes `internal` ones, when they are first needed."""
     name = request.name
     if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
         raise InvalidRequest(
@@ -115,15 +124,14 @@ def create_topic(
         )
     if name in image.topics:
         raise TopicExists(f"topic {name!r} is there already")
-    _require_factor(image, request, clustered=clustered)
+    factor = _require_factor(request, nodes)
     check_config(request.config)
     count = default_partitions if request.partitions == -1 else request.partitions
     _require_count(image, name, count, count)
     if len(image.topics) >= TOPICS_MAX:
         raise LimitExceeded(f"the node has {len(image.topics)} topics, and takes no more than {TOPICS_MAX}")
     topic = Topic(image.next_topic_id, name, dict(request.config))
-    factor = _default_factor(image) if request.replication_factor == -1 else request.replication_factor
-    made = _new_partitions(image, topic.topic_id, range(count), shards, factor if clustered else 0)
+    made = _new_partitions(image, topic.topic_id, range(count), shards, factor)
     records: list[MetadataRecord] = [topic, *made]
     if request.validate_only:
         preview = TopicMetadata(name, "", -1, [], dict(request.config))
@@ -131,7 +139,7 @@ def create_topic(
     return Outcome(records, _reply_topic(name))
 
 
-def create_offsets_topic(image: MetadataImage, *, shards: int) -> Outcome:
+def create_offsets_topic(image: MetadataImage, *, shards: int, nodes: int | None = None) -> Outcome:
     """The topic that groups are kept in, as the node needs it."""
     wanted = {
         "cleanup.policy": "compact",
@@ -139,8 +147,8 @@ def create_offsets_topic(image: MetadataImage, *, shards: int) -> Outcome:
         "max.message.bytes": str(MESSAGE_BYTES_MAX),
     }
     config = {name: value for name, value in wanted.items() if name in SETTINGS}
-    request = CreateTopicRequest(OFFSETS_TOPIC, OFFSETS_PARTITIONS, config=config)
-    return create_topic(image, request, shards=shards, default_partitions=1, internal=True)
+    request = CreateTopicRequest(OFFSETS_TOPIC, OFFSETS_PARTITIONS, replication_factor=-1, config=config)
+    return create_topic(image, request, shards=shards, default_partitions=1, internal=True, nodes=nodes)
 
 
 def add_partitions(image: MetadataImage, request: AddPartitionsRequest, *, shards: int) -> Outcome:
@@ -239,23 +247,25 @@ def _require_count(image: MetadataImage, name: str, count: int, added: int) -> N
         )
 
 
-def _require_factor(image: MetadataImage, request: CreateTopicRequest, *, clustered: bool) -> None:
+def _require_factor(request: CreateTopicRequest, nodes: int | None) -> int:
+    """How many replicas the partitions get; 0: none but the only node's."""
     factor = request.replication_factor
-    if clustered:
-        if factor != -1 and not 1 <= factor <= REPLICATION_FACTOR_MAX:
-            raise InvalidRequest(f"replication_factor={factor}: use 1 to {REPLICATION_FACTOR_MAX}")
-        wanted = factor if factor != -1 else _default_factor(image)
-        if int(request.config.get("min.insync.replicas", "1")) > wanted:
-            raise InvalidRequest(
-                f"min.insync.replicas={request.config['min.insync.replicas']} with {wanted} replicas: nothing "
-                "could ever be written. Use a smaller number, or more replicas"
-            )
-    elif factor not in (1, -1):
-        raise InvalidRequest(f"replication_factor={factor}: this cluster has 1 node, so use 1")
-
-
-def _default_factor(image: MetadataImage) -> int:
-    return max(1, min(REPLICATION_FACTOR_DEFAULT, len(image.brokers)))
+    if nodes is None:
+        if factor not in (1, -1):
+            raise InvalidRequest(f"replication_factor={factor}: this cluster has 1 node, so use 1")
+        return 0
+    if factor == -1:
+        factor = max(1, min(REPLICATION_FACTOR_DEFAULT, nodes))
+    elif not 1 <= factor <= REPLICATION_FACTOR_MAX:
+        raise InvalidRequest(f"replication_factor={factor}: use 1 to {REPLICATION_FACTOR_MAX}")
+    if factor > max(nodes, 1):
+        raise InvalidRequest(f"replication_factor={factor}: this cluster has {nodes} nodes, so use no more")
+    if int(request.config.get("min.insync.replicas", "1")) > factor:
+        raise InvalidRequest(
+            f"min.insync.replicas={request.config['min.insync.replicas']} with {factor} replicas: nothing "
+            "could ever be written. Use a smaller number, or more replicas"
+        )
+    return factor
 
 
 def _new_partitions(
@@ -282,7 +292,9 @@ def _new_replicated(
     made: list[Partition] = []
     for at, index in enumerate(indexes):
         replicas = placement.choose(factor)
-        on_shards = tuple(placement.shard_on(node_id) for node_id in replicas)
+        on_shards = tuple(
+            placement.shard_on(node_id, leads=not place) for place, node_id in enumerate(replicas)
+        )
         made.append(
             Partition(
                 image.next_partition + at,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ringlog.controller.records import (
+    NO_CONTROLLER,
     Broker,
     BrokerRemoved,
     Delta,
@@ -42,6 +43,7 @@ class MetadataImage:
         self.version = 0
         self.cluster_id = ""
         self.node_id = 0
+        self.controller_id = NO_CONTROLLER
         self.topics: dict[str, TopicState] = {}
         self.topics_by_id: dict[int, TopicState] = {}
         self.partitions: dict[int, Partition] = {}
@@ -70,6 +72,7 @@ class MetadataImage:
             for record in piece.records:
                 self.replay(record)
         self.version = delta.version
+        self.controller_id = delta.controller_id
 
     def replay(self, record: MetadataRecord) -> None:
         """Apply one record."""

@@ -22,12 +22,12 @@ def alter_isr(image: MetadataImage, request: AlterIsrRequest) -> Outcome:
     """Each change on its own: one that is refused does not stop the others."""
     require_broker(image, request.node_id, request.broker_epoch)
     records: list[MetadataRecord] = []
-    errors: dict[int, RinglogError] = {}
+    errors: dict[int, int] = {}
     for change in request.changes:
         try:
             partition = _judge(image, request.node_id, change)
         except RinglogError as error:
-            errors[change.partition] = error
+            errors[change.partition] = number_of(error)
         else:
             records.append(partition)
 
@@ -63,14 +63,14 @@ def _judge(image: MetadataImage, node_id: int, change: IsrChange) -> Partition:
     return finished(image, leaders.changed(partition, leader=node_id, isr=isr))
 
 
-def _state(image: MetadataImage, number: int, errors: dict[int, RinglogError]) -> IsrState:
-    error = errors.get(number)
+def _state(image: MetadataImage, number: int, errors: dict[int, int]) -> IsrState:
+    error = errors.get(number, 0)
     partition = image.partitions.get(number)
     if partition is None:
-        return IsrState(number, number_of(error or StaleMetadata("")), -1, -1, -1, [])
+        return IsrState(number, error or number_of(StaleMetadata("")), -1, -1, -1, [])
     return IsrState(
         number,
-        number_of(error) if error is not None else 0,
+        error,
         partition.leader,
         partition.leader_epoch,
         partition.partition_epoch,

@@ -17,7 +17,9 @@ class Placement:
         self._brokers = {broker.node_id: broker for broker in usable}
         self._replicas: Counter[int] = Counter()
         self._leaders: Counter[int] = Counter()
-        self._shards = {node_id: [0] * broker.shards for node_id, broker in self._brokers.items()}
+        self._leading = {node_id: [0] * broker.shards for node_id, broker in self._brokers.items()}
+        """On each shard of a node: how many partitions it leads, or should."""
+        self._following = {node_id: [0] * broker.shards for node_id, broker in self._brokers.items()}
         for partition in image.partitions.values():
             self._count(partition)
 
@@ -25,8 +27,9 @@ class Placement:
         for at, (node_id, shard) in enumerate(zip(partition.replicas, partition.shards, strict=True)):
             self._replicas[node_id] += 1
             self._leaders[node_id] += at == 0
-            if node_id in self._shards and shard < len(self._shards[node_id]):
-                self._shards[node_id][shard] += 1
+            loads = self._following if at else self._leading
+            if node_id in loads and shard < len(loads[node_id]):
+                loads[node_id][shard] += 1
 
     def choose(self, factor: int) -> tuple[int, ...]:
         """Nodes for one partition; the first is to lead it."""
@@ -51,9 +54,15 @@ class Placement:
 
         return min((b for b in self._brokers.values() if b.node_id not in chosen), key=cost).node_id
 
-    def shard_on(self, node_id: int) -> int:
-        """The shard of a node that serves the fewest partitions; it serves one more from now on."""
-        loads = self._shards[node_id]
-        shard = loads.index(min(loads))
-        loads[shard] += 1
+    def shard_on(self, node_id: int, *, leads: bool = False) -> int:
+        """The shard of a node that leads, or follows, the fewest partitions; it has one more from now on. Apart,
+        since a leader has several times a follower's work."""
+        leading, following = self._leading[node_id], self._following[node_id]
+        mine = leading if leads else following
+
+        def cost(shard: int) -> tuple[int, int]:
+            return mine[shard], leading[shard] + following[shard]
+
+        shard = min(range(len(mine)), key=cost)
+        mine[shard] += 1
         return shard

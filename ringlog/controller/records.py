@@ -10,6 +10,8 @@ from ringlog.errors import CorruptFrame
 from ringlog.limits import DELTA_RECORDS_MAX
 from ringlog.model import NO_LEADER
 
+NO_CONTROLLER = -1
+
 
 class _Record(msgspec.Struct, array_like=True, frozen=True, tag=True, gc=False):
     """A change of metadata. Fields are only ever added at the end, with a default."""
@@ -85,6 +87,8 @@ class Broker(_Record, frozen=True, tag="broker"):
     """It may not lead, nor be in sync: it is silent, or has not caught up with the metadata."""
     leaving: bool = False
     """It is shutting down, and asked for its leaderships to be moved."""
+    host_id: str = ""
+    """Of the host that it runs on."""
 
 
 class BrokerRemoved(_Record, frozen=True, tag="broker_removed"):
@@ -144,6 +148,8 @@ class Delta(msgspec.Struct, array_like=True, frozen=True):
     more: bool
     """The rest of the same version follows."""
     records: list[MetadataRecord]
+    controller_id: int = NO_CONTROLLER
+    """The node whose controller decides, as far as the sender knows. Not in the log: it is who leads the quorum."""
 
 
 _delta = msgspec.msgpack.Decoder(Delta)
@@ -176,7 +182,12 @@ def decode_delta(data: bytes | memoryview) -> Delta:
 
 
 def deltas_of(
-    version: int, records: Sequence[MetadataRecord], *, full: bool, records_max: int = DELTA_RECORDS_MAX
+    version: int,
+    records: Sequence[MetadataRecord],
+    *,
+    full: bool,
+    records_max: int = DELTA_RECORDS_MAX,
+    controller_id: int = NO_CONTROLLER,
 ) -> list[Delta]:
     """Records cut into deltas that fit a ring.
 
@@ -184,4 +195,7 @@ def deltas_of(
     [2, 2, 1]
     """
     pieces = [list(records[at : at + records_max]) for at in range(0, len(records), records_max)] or [[]]
-    return [Delta(version, full and at == 0, at < len(pieces) - 1, piece) for at, piece in enumerate(pieces)]
+    return [
+        Delta(version, full and at == 0, at < len(pieces) - 1, piece, controller_id)
+        for at, piece in enumerate(pieces)
+    ]

@@ -11,6 +11,7 @@ from ringlog.errors import InvalidRequest
 from ringlog.limits import (
     BATCH_HEADER_BYTES,
     FRAME_BYTES_MAX,
+    REPLICA_HEAD_BYTES,
     REPLICATION_FACTOR_MAX,
     RETENTION_MS_DEFAULT,
     SEGMENT_BYTES_DEFAULT,
@@ -21,7 +22,7 @@ from ringlog.limits import (
 )
 from ringlog.ring.frame import FRAME_HEADER_BYTES
 
-MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - FRAME_HEADER_BYTES
+MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - FRAME_HEADER_BYTES - REPLICA_HEAD_BYTES
 _TIME_MS_MAX = 2**63 - 1
 NOTHING: Mapping[str, str] = {}
 

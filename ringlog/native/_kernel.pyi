@@ -127,6 +127,20 @@ class BatchBuilder(Generic[_Future]):
         """A future, or None when the record would pass `bytes_target` and is not the first. TypeError and
         ValueError name the argument; BatchTooLarge when it alone would pass `bytes_max`."""
 
+    def extend(
+        self,
+        values: Any,
+        keys: Any,
+        timestamps: Any,
+        headers: Any,
+        start: int,
+        stop: int,
+        rows: npt.NDArray[np.int64] | None,
+        bytes_most: int,
+    ) -> int:
+        """Append records of columns, as `encode_columns` takes them: all, or none. How many; 0: the batch has no room
+        for them; -1: they take more than `bytes_most`."""
+
     def finish(self, fields: BatchFields, seal: bool) -> bytearray:
         """The batch behind `headroom` bytes; nothing can be appended any more. Releases the GIL."""
 

@@ -32,12 +32,16 @@ class RegisterBrokerRequest(_Body, frozen=True):
     shards: Int64 = 1
     clean_stop: bool = False
     """It stopped in order before: all that it acknowledged as an in-sync replica is on its disk."""
+    host_id: str = ""
+    """Of the host that it runs on: clients with the same one may use its ipc:// endpoints."""
 
 
 class RegisterBrokerReply(_Body, frozen=True):
     """The epoch that all further requests of this life of the node carry."""
 
     broker_epoch: int
+    metadata_version: int = 0
+    """What was committed then: the node serves nothing before it knows as much."""
 
 
 class BrokerHeartbeatRequest(_Body, frozen=True):
@@ -57,6 +61,10 @@ class BrokerHeartbeatReply(_Body, frozen=True):
     fenced: bool
     may_stop: bool = False
     """It leads nothing any more."""
+
+
+class CreateOffsetsTopicRequest(_Body, frozen=True):
+    """A client of the node needs the topic that groups are kept in."""
 
 
 # -- partitions ---------------------------------------------------------------------------------------------

@@ -102,6 +102,10 @@ class Connections:
     def __len__(self) -> int:
         return len(self._taken)
 
+    def knows(self, client: bytes) -> bool:
+        """Whether a message of this client came through one of them before."""
+        return client in self._descriptors
+
     def accepted(self, fd: int) -> None:
         """A connection began. What came before anybody looked is not held against it."""
         self._taken[fd] = self._received(fd) or 0

@@ -21,7 +21,6 @@ _NOBLOCK = int(zmq.NOBLOCK)
 _EVENTS = int(zmq.EVENTS)
 _POLLIN = int(zmq.POLLIN)
 """As plain numbers: an enum of flags costs a microsecond at each use."""
-_WATCHED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED
 
 
 class Change(Enum):
@@ -29,12 +28,31 @@ class Change(Enum):
 
     UP = "up"
     DOWN = "down"
+    REFUSED = "refused"
+    """Nobody listens there now; ZeroMQ goes on trying."""
+
+
+_CHANGES = {
+    int(zmq.EVENT_HANDSHAKE_SUCCEEDED): Change.UP,
+    int(zmq.EVENT_DISCONNECTED): Change.DOWN,
+    int(zmq.EVENT_CLOSED): Change.REFUSED,
+}
+_WATCHED = sum(_CHANGES)
 
 
 class Dealer:
     """One connection to one endpoint. Everything is called on the thread that made it."""
 
-    def __init__(self, context: zmq.Context[Any], endpoint: str, poller: zmq.Poller, ready: set[Any]) -> None:
+    def __init__(
+        self,
+        context: zmq.Context[Any],
+        endpoint: str,
+        poller: zmq.Poller,
+        ready: set[Any],
+        *,
+        message_bytes_max: int = _REPLY_BYTES_MAX,
+        reconnect_ms_max: int = RECONNECT_MS_MAX,
+    ) -> None:
         self.endpoint = endpoint
         self._ready = ready
         self._poller = poller
@@ -45,11 +63,11 @@ class Dealer:
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.SNDHWM, _QUEUED_MESSAGES_MAX)
         socket.setsockopt(zmq.RCVHWM, _QUEUED_MESSAGES_MAX)
-        socket.setsockopt(zmq.MAXMSGSIZE, _REPLY_BYTES_MAX)
+        socket.setsockopt(zmq.MAXMSGSIZE, message_bytes_max)
         socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_INTERVAL_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
         socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
-        socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS_MAX)
+        socket.setsockopt(zmq.RECONNECT_IVL_MAX, reconnect_ms_max)
         self._monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_WATCHED)
         self._monitor.setsockopt(zmq.LINGER, 0)
         self._wants_room = False
@@ -63,8 +81,9 @@ class Dealer:
         if self._monitor not in self._ready:
             return seen
         while self._monitor.poll(0):
-            event = recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"]
-            seen.append(Change.UP if event == zmq.EVENT_HANDSHAKE_SUCCEEDED else Change.DOWN)
+            event = int(recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"])
+            if event in _CHANGES:
+                seen.append(_CHANGES[event])
         return seen
 
     def send(self, frame: Any) -> bool:

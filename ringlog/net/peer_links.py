@@ -48,6 +48,10 @@ class PeerLinks:
         self.cluster_id = ""
         self.refused = 0
         """Messages of another cluster, or that could not be read."""
+        self.strangers: dict[int, str] = {}
+        """Nodes that spoke for another cluster, and for which."""
+        self.heard = False
+        """Whether any node of this cluster spoke."""
         self._context = zmq.Context(io_threads=1)
         self._inbox = self._context.socket(zmq.PULL)
         self._inbox.set(zmq.LINGER, 0)
@@ -83,6 +87,10 @@ class PeerLinks:
     def fd(self) -> int:
         """Readable when something came; edge-triggered, so `receive` must then be called until it gives nothing."""
         return int(self._inbox.get(zmq.FD))
+
+    def watch(self, fd: int) -> None:
+        """End `wait` also when this descriptor is readable."""
+        self._poller.register(fd, zmq.POLLIN)
 
     def wait(self, wait_s: float) -> None:
         """Sleep until a message comes, or for this long."""
@@ -121,13 +129,15 @@ class PeerLinks:
             if message.source not in self._outlets or not self._same_cluster(message):
                 self.refused += 1
                 continue
+            self.heard = True
             received.append(message)
         return received
 
     def _same_cluster(self, message: PeerMessage) -> bool:
         if not message.cluster_id or not self.cluster_id or message.cluster_id == self.cluster_id:
             return True
-        if self.refused == 0:
+        if self.strangers.get(message.source) != message.cluster_id:
+            self.strangers[message.source] = message.cluster_id
             _log.error(
                 "node %d belongs to cluster %s, and this node to %s: they are kept apart. Check --cluster and the "
                 "data directories",

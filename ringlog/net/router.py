@@ -59,7 +59,17 @@ _libc = ctypes.CDLL(None)
 class RouterSocket:
     """The socket: bound to a tcp:// and an ipc:// address, and counted by its monitor."""
 
-    def __init__(self, endpoints: list[str], *, connections_max: int) -> None:
+    def __init__(
+        self,
+        endpoints: list[str],
+        *,
+        connections_max: int,
+        queued_messages_max: int = 0,
+        setting: str = "--listen",
+    ) -> None:
+        """`queued_messages_max`: to one peer; more are not sent. 0: who sends keeps account of bytes (`peers.py`).
+        `setting`: what says where it listens."""
+        self._setting = setting
         self._context = zmq.Context(io_threads=1)
         self._context.set(zmq.MAX_SOCKETS, 64)
         self.socket = self._context.socket(zmq.ROUTER)
@@ -67,7 +77,7 @@ class RouterSocket:
         socket.set(zmq.ROUTER_MANDATORY, 1)
         socket.set(zmq.ROUTER_HANDOVER, 1)
         socket.set(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
-        socket.set(zmq.SNDHWM, 0)
+        socket.set(zmq.SNDHWM, queued_messages_max)
         socket.set(zmq.RCVHWM, 256)
         socket.set(zmq.LINGER, 200)
         socket.set(zmq.HEARTBEAT_IVL, 5_000)
@@ -91,7 +101,7 @@ class RouterSocket:
         except zmq.ZMQError as error:
             raise NodeFailed(
                 f"cannot listen on {endpoint}: {error.strerror}. Another process may use the address: "
-                "give another one with --listen"
+                f"give another one with {self._setting}"
             ) from None
         bound = self.socket.get_string(zmq.LAST_ENDPOINT)
         self._endpoints.append(bound.rstrip("\0"))
@@ -267,7 +277,7 @@ class RouterAgent:
             if not knows(routing_id):
                 # What happened to descriptors before this message must be known before it is said whose this one is.
                 self._follow_connections(None)
-                connections.met(_descriptor(frame), routing_id)
+                connections.met(descriptor(frame), routing_id)
             connections.took(routing_id, len(frame))
             extra = frame.more
             while extra:
@@ -336,7 +346,7 @@ class RouterAgent:
             peers.expire(now_us // 1000)
 
 
-def _descriptor(frame: zmq.Frame) -> int:
+def descriptor(frame: zmq.Frame) -> int:
     """The connection that a message came through; -1 when its peer speaks a dialect without that."""
     try:
         return int(frame.get(zmq.SRCFD))

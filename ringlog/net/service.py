@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ringlog.controller.commands import topic_metadata
+from ringlog.controller.commands import broker_metadata, topic_metadata
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import decode_delta
 from ringlog.errors import (
     ControllerUnavailable,
     InvalidRequest,
+    NotLeader,
     Overloaded,
     RinglogError,
     ShardUnavailable,
@@ -191,7 +192,12 @@ class NetService:
         found = self.image.partitions.get(partition)
         if found is None:
             raise StaleMetadata(f"there is no partition with id {partition}. Fetch metadata, then retry")
-        return self._shard_process(found.shard)
+        if not found.replicas:
+            return self._shard_process(found.shard)
+        shard = found.shard_on(self.image.node_id)
+        if shard is None:
+            raise NotLeader(f"partition id {partition} has no replica here. Fetch metadata, then retry")
+        return self._shard_process(shard)
 
     def _forward(self, peer: Peer, header: Header, frame: memoryview, process: int, due_ms: int) -> None:
         """Copy the frame into the ring of the process that answers it, with its client's session and deadline."""
@@ -288,6 +294,8 @@ class NetService:
             FRAME_BYTES_MAX,
             topics,
             facts.topic_defaults,
+            broker_metadata(image),
+            image.controller_id,
         )
         self._answer(peer, header.api_key, header.correlation, Flag.REPLY, encode_body(reply))
 

@@ -15,6 +15,8 @@ from ringlog.errors import RinglogError, check
 from ringlog.net.framing import HEADER_BYTES, Header, pack_header, unpack_header
 
 DEADLINE_MS_MAX = 2**32 - 1
+ANY_NODE = -1
+"""In place of a node's id: any will do."""
 
 
 def _ignore_reply(header: Header, body: memoryview) -> None:
@@ -42,6 +44,8 @@ class Request:
     timeout_s: float = 30.0
     expects_reply: bool = True
     headroom: bool = False
+    node: int = ANY_NODE
+    """The node that must get it; ANY_NODE: the one that leads the partition, or any when it is about none."""
     deadline_s: float = 0.0
     """Set when it is handed to a connection."""
     correlation: int = 0
@@ -138,6 +142,11 @@ class Session:
             if request is not None:
                 late.append(request)
         return late
+
+    def recall(self, unwanted: Callable[[Request], bool]) -> list[Request]:
+        """Take out requests whose answers nobody needs any more, in the order they were sent."""
+        numbers = [number for number, request in self._pending.items() if unwanted(request)]
+        return [request for number in numbers if (request := self._take(number)) is not None]
 
     def next_deadline_s(self) -> float | None:
         """When `expired` has something to say next."""

@@ -20,13 +20,16 @@ from ringlog.config import NodeConfig, parse_cores
 from ringlog.controller.topic_config import node_defaults
 from ringlog.disk.choose import Preference, open_disk
 from ringlog.disk.memory import aligned
-from ringlog.errors import NodeFailed, RinglogError
+from ringlog.errors import ClusterMismatch, NodeFailed, RinglogError
 from ringlog.limits import MIB
 from ringlog.log.bounds import ShardBounds
 from ringlog.log.store import LogStore
 from ringlog.net.host import host_id
+from ringlog.net.peer_agent import PeerAgent
+from ringlog.net.peer_socket import PeerSockets
 from ringlog.net.router import RouterAgent, RouterSocket, keep_freed_memory, raise_descriptor_limit
 from ringlog.net.service import NetService, NodeFacts
+from ringlog.node.cluster_parts import NodeLife, cluster_agent
 from ringlog.node.controller_agent import ControllerAgent
 from ringlog.node.identity import NamesLock
 from ringlog.node.memory import NodeMemory
@@ -36,6 +39,8 @@ from ringlog.ring.doorbell import Doorbell
 from ringlog.ring.stats import Stats
 from ringlog.shard.agent import ShardAgent
 
+EXIT_MISMATCH = 3
+"""Of a process that will never do better: the whole node must end."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _GC_THRESHOLD = (20_000, 20, 100)
@@ -56,6 +61,7 @@ class ChildSetup:
         bells: list[Doorbell],
         endpoints: list[list[str]],
         cores: list[int],
+        life: NodeLife,
     ) -> None:
         self.config = config
         self.topology = topology
@@ -64,6 +70,12 @@ class ChildSetup:
         self.endpoints = endpoints
         """Where the network processes listen."""
         self.cores = cores
+        self.life = life
+
+    def region_of(self, process: int) -> memoryview | None:
+        """The buffers of a shard; other processes lend none."""
+        role, index = self.topology.role(process)
+        return self.memory.region(index) if role == "shard" else None
 
 
 def run_child(setup: ChildSetup, process: int, parent_pid: int) -> int:
@@ -82,6 +94,9 @@ def run_child(setup: ChildSetup, process: int, parent_pid: int) -> int:
     board.processes[process]["started_ms"] = time.time_ns() // 1_000_000
     try:
         _build(setup, process, stop.is_set)()
+    except ClusterMismatch as error:
+        _log.error("%s", error)
+        return EXIT_MISMATCH
     except RinglogError as error:
         _log.error("%s", error)
         return 2
@@ -119,7 +134,12 @@ def _build(setup: ChildSetup, process: int, stopping: Callable[[], bool]) -> Cal
     role, index = setup.topology.role(process)
     if role == "net":
         return _net(setup, process, links, stats, stopping)
+    if role == "peer":
+        return _peer(setup, process, links, stats, stopping)
     preference = cast(Preference, config.disk_engine)
+    if role == "controller" and config.cluster:
+        board, endpoints = memory.board, setup.endpoints
+        return cluster_agent(process, config, setup.life, endpoints, board, links, stats, stopping).run
     if role == "controller":
         store = LogStore(open_disk(preference), config.data_dir, memory=aligned(_CONTROLLER_MEMORY_BYTES))
         store.watch(links.bell.fd, lambda _events: None)
@@ -193,12 +213,22 @@ def _net(
         )
         return socket, service
 
-    def region_of(peer: int) -> memoryview | None:
-        role, index = topology.role(peer)
-        return setup.memory.region(index) if role == "shard" else None
-
     board, spin_us = setup.memory.board, config.spin_us
-    agent = RouterAgent(process, board, links, region_of, open_socket, stats, stopping, spin_us=spin_us)
+    agent = RouterAgent(process, board, links, setup.region_of, open_socket, stats, stopping, spin_us=spin_us)
+    return agent.run
+
+
+def _peer(
+    setup: ChildSetup, process: int, links: Links, stats: Stats, stopping: Callable[[], bool]
+) -> Callable[[], None]:
+    config = setup.config
+    if config.pin and config.net_cores:
+        _keep_to(set(parse_cores(config.net_cores)), "net_cores")
+    raise_descriptor_limit()
+    keep_freed_memory()
+    sockets = PeerSockets(config.peer_listen, links.bell.fd)
+    board, spin_us = setup.memory.board, config.spin_us
+    agent = PeerAgent(process, board, links, setup.region_of, sockets, stats, stopping, spin_us=spin_us)
     return agent.run
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,8 +17,8 @@ from ringlog.consensus.timing import Timing
 from ringlog.controller.active import ActiveController, Request
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Identity, MetadataRecord
-from ringlog.errors import CorruptFrame, NotController, RequestTimeout, RinglogError
-from ringlog.limits import CONTROLLER_ANSWER_MS_MAX
+from ringlog.errors import ClusterMismatch, CorruptFrame, NotController, RequestTimeout, RinglogError
+from ringlog.limits import BROKER_SESSION_MS, CONTROLLER_ANSWER_MS_MAX
 from ringlog.net import cluster_messages, messages
 from ringlog.net.messages import ErrorReply, decode_body, encode_body
 from ringlog.net.peer_links import PeerLinks, PeerMessage
@@ -26,9 +26,8 @@ from ringlog.net.wire_errors import error_reply, raised
 from ringlog.node.quorum import Quorum
 from ringlog.node.quorum_store import QuorumStore
 
-SESSION_MS = 1_000.0
-"""A node that is silent for this long is fenced."""
-
+STRANGERS_MS = 3_000.0
+"""A node that hears only another cluster for so long gives up."""
 Answered = Callable[[msgspec.Struct | RinglogError], None]
 _records = msgspec.msgpack.Decoder(list[MetadataRecord])
 _REPLIES: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
@@ -36,6 +35,7 @@ _REPLIES: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     cluster_messages.BrokerHeartbeatRequest: cluster_messages.BrokerHeartbeatReply,
     cluster_messages.AlterIsrRequest: cluster_messages.AlterIsrReply,
     messages.CreateTopicRequest: messages.TopicReply,
+    cluster_messages.CreateOffsetsTopicRequest: messages.TopicReply,
     messages.DeleteTopicRequest: messages.TopicReply,
     messages.AlterTopicRequest: messages.TopicReply,
     messages.AddPartitionsRequest: messages.TopicReply,
@@ -54,6 +54,15 @@ class _Asked(msgspec.Struct, array_like=True, frozen=True):
 _asked = msgspec.msgpack.Decoder(_Asked)
 
 
+class Publication(NamedTuple):
+    """Committed records that nobody outside the controller knows yet."""
+
+    version: int
+    full: bool
+    """What was known before is void: a snapshot took its place."""
+    records: list[MetadataRecord]
+
+
 class ClusterController:
     """Runs in the controller process of every node of a cluster."""
 
@@ -64,12 +73,16 @@ class ClusterController:
         *,
         now_ms: Callable[[], float],
         timing: Timing | None = None,
+        default_partitions: int = 4,
     ) -> None:
         self.node_id = store.me.node_id
         self.image = MetadataImage()
         """What is committed, as far as this node knows."""
-        self.published: list[tuple[int, list[MetadataRecord]]] = []
-        """Versions and records that were committed since somebody took them away: for the processes of this node."""
+        self.published: list[Publication] = []
+        """What was committed since somebody took it away: for the processes of this node."""
+        self._alone_since_ms: float | None = None
+        self._default_partitions = default_partitions
+        self._nodes = len(endpoints)
         self._now_ms = now_ms
         self._active: ActiveController | None = None
         self._active_epoch = 0
@@ -87,7 +100,7 @@ class ClusterController:
             if isinstance(record, Identity):
                 self.quorum.join(record.cluster_id)
         self.image.version = entry.index
-        self.published.append((entry.index, records))
+        self.published.append(Publication(entry.index, False, records))
 
     def restore(self, snapshot: Snapshot) -> None:
         self.image = MetadataImage()
@@ -95,7 +108,7 @@ class ClusterController:
         for record in records:
             self.image.replay(record)
         self.image.version = snapshot.last_index
-        self.published = [(snapshot.last_index, records)]
+        self.published = [Publication(snapshot.last_index, True, records)]
 
     def snapshot(self) -> bytes:
         return msgspec.msgpack.encode(self.image.records())
@@ -136,6 +149,37 @@ class ClusterController:
                 self._append(active, records, lambda done: None)
         self._give_up()
 
+    @property
+    def active_id(self) -> int | None:
+        """The node whose controller is the active one, as far as this one knows."""
+        return self.quorum.raft.leader_id
+
+    def step_aside(self) -> bool:
+        """Let the controller of another node be the active one; False when one is, or none could be."""
+        under_way = self.quorum.raft.step_aside(self._now_ms())
+        self.quorum.pump()
+        return under_way
+
+    def watch(self, fd: int) -> None:
+        """End the sleep of `run` also when this descriptor is readable."""
+        self._links.watch(fd)
+
+    def require_company(self) -> None:
+        """Raise ClusterMismatch when all that is heard at the others' addresses is another cluster."""
+        links = self._links
+        if not links.strangers or links.heard:
+            self._alone_since_ms = None
+            return
+        now_ms = self._now_ms()
+        if self._alone_since_ms is None:
+            self._alone_since_ms = now_ms
+        elif now_ms - self._alone_since_ms > STRANGERS_MS:
+            who = ", ".join(f"node {node} to {cluster}" for node, cluster in sorted(links.strangers.items()))
+            raise ClusterMismatch(
+                f"this node belongs to cluster {links.cluster_id}, and at the addresses of --cluster there is another: "
+                f"{who}. Check --cluster and --data-dir"
+            )
+
     def close(self) -> None:
         self.quorum.close()
 
@@ -148,7 +192,12 @@ class ClusterController:
             entries = raft.log.slice(raft.applied_index + 1)
             appended = [r for entry in entries if entry.kind == "data" for r in _records.decode(entry.data)]
             self._active = ActiveController(
-                self.image, appended, session_ms=SESSION_MS, now_ms=self._now_ms()
+                self.image,
+                appended,
+                session_ms=BROKER_SESSION_MS,
+                now_ms=self._now_ms(),
+                default_partitions=self._default_partitions,
+                nodes=self._nodes,
             )
             self._active_epoch = raft.epoch
             if not self._active.planned.cluster_id:

@@ -121,7 +121,7 @@ def status(data_dir: str, sample_s: float = RATE_SAMPLE_S) -> NodeStatus:
                 partitions=int(after["partitions"][number]),
             )
         )
-    shards = slice(1 + info.nets, None)
+    shards = slice(1 + info.nets, 1 + info.nets + info.shards)
     latencies = after["produce_us"].sum(axis=0)
     p50, p99 = quantile(latencies, 0.5), quantile(latencies, 0.99)
     free = os.statvfs(data_dir)

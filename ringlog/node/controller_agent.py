@@ -1,7 +1,6 @@
-"""The loop of the controller process: commands → records → metadata log → deltas to everyone, then the reply.
+"""The loop of the controller process of a node by itself: commands → records → metadata log → deltas, then the reply.
 
-A change is answered when the metadata log has it flushed and every living shard serves it, so that whoever creates
-a topic can write to it at once. A shard that is being restarted is not waited for: it begins with the whole image.
+A change is answered when the metadata log has it flushed and every living shard serves it (`audience.py`).
 """
 
 from __future__ import annotations
@@ -10,20 +9,16 @@ import secrets
 import time
 from collections.abc import Callable
 
-import msgspec
-
 from ringlog.config import NodeConfig
 from ringlog.controller import commands
 from ringlog.controller.commands import Outcome
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import (
-    Delta,
     Identity,
     MetadataRecord,
     Partition,
     TopicRemoved,
     deltas_of,
-    encode_delta,
 )
 from ringlog.errors import (
     PartitionBusy,
@@ -34,7 +29,6 @@ from ringlog.errors import (
     RingStale,
     UnsupportedVersion,
 )
-from ringlog.limits import SEGMENT_BYTES_DEFAULT
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
 from ringlog.net.group_messages import OFFSETS_TOPIC
@@ -45,27 +39,18 @@ from ringlog.net.messages import (
     DeleteTopicRequest,
     decode_body,
 )
+from ringlog.node.audience import Audience
 from ringlog.node.metadata_log import MetadataLog
+from ringlog.node.topic_settings import with_segment_bytes
 from ringlog.ring.board import Board, Links, ProcessState
 from ringlog.ring.frame import is_overdue
 from ringlog.ring.link import LinkEnd
 from ringlog.ring.ring import Message
 from ringlog.ring.stats import LoopClock, Stats
 from ringlog.shard.asker import NOT_BEGUN, Asker
-from ringlog.shard.commands import NodeApi, node_frame, unpack_u64
+from ringlog.shard.commands import NodeApi, unpack_u64
 
-APPLY_PATIENCE_S = 5.0
-"""How long a reply waits for shards to serve the change; then it goes out all the same."""
 IDLE_WAIT_S = 0.5
-
-
-class _WaitingReply(msgspec.Struct):
-    """A change that is flushed, and that not all shards serve yet."""
-
-    version: int
-    asker: Asker
-    body: msgspec.Struct
-    until_s: float
 
 
 class ControllerAgent:
@@ -89,16 +74,13 @@ class ControllerAgent:
         self._stats = stats
         self._stopping = stopping
         self._shards = board.topology.shards
-        self._shard_processes = [board.topology.shard(index) for index in range(self._shards)]
+        self._audience = Audience(board, links)
         self._image = MetadataImage()
         """What is flushed: what everyone may know."""
         self._planned = MetadataImage()
         """The same with what is on its way to the disk: what the next command is judged by."""
         self._clock = LoopClock(stats)
         self._producer_ids = commands.ProducerIdSource()
-        self._applied: dict[int, int] = {}
-        """The version that each shard process serves."""
-        self._waiting: list[_WaitingReply] = []
         self._leaving: dict[str, int] = {}
         """Names of deleted topics, with the version from which on they are gone."""
         self._started_ms = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
@@ -117,11 +99,7 @@ class ControllerAgent:
     def cycle(self) -> None:
         """One pass."""
         self._clock.work(time.monotonic_ns() // 1000)
-        for change in self._links.refresh():
-            if change.old is not None:
-                change.old.close()
-            self._applied.pop(change.peer, None)
-            self._send_deltas(change.new, deltas_of(self._image.version, self._image.records(), full=True))
+        self._audience.welcome(lambda: deltas_of(self._image.version, self._image.records(), full=True))
         busy = False
         for peer, end in self._links.ends.items():
             try:
@@ -132,7 +110,7 @@ class ControllerAgent:
                 end.reader.release()
             except (RingStale, RingClosed, RingCorrupt):
                 continue  # its process is gone or mad: the supervisor will make a new one
-        self._reply_applied()
+        self._audience.answer_served(self._image.version)
         room = self._links.pump()
         self._stats.show()
         if busy:
@@ -140,7 +118,7 @@ class ControllerAgent:
             return
         quiet = self._links.announce_wait()
         self._clock.rest(time.monotonic_ns() // 1000)
-        wait_s = 0.0 if not quiet else IDLE_WAIT_S if room and not self._waiting else 0.005
+        wait_s = 0.0 if not quiet else IDLE_WAIT_S if room and not self._audience.has_waiting else 0.005
         self._log.poll(now_ms=self._now_ms(), wait_s=wait_s)
         self._links.end_wait()
 
@@ -150,7 +128,7 @@ class ControllerAgent:
         body = message.body
         api_key, partition = body[1], int.from_bytes(body[4:8], "little")
         if api_key == NodeApi.APPLIED:
-            self._applied[peer] = unpack_u64(body[32:])[0]
+            self._audience.applied(peer, unpack_u64(body[32:])[0])
             return
         correlation = int.from_bytes(body[8:16], "little")
         asker = Asker(end, int.from_bytes(body[16:24], "little"), correlation, api_key, partition)
@@ -163,14 +141,6 @@ class ControllerAgent:
         except RinglogError as error:
             self._stats.counts["errors"] += 1
             asker.refuse(error)
-
-    def _with_segment_bytes(self, request: CreateTopicRequest) -> CreateTopicRequest:
-        """A topic keeps the size that was the node's default when it was made, as if it had been asked for; unless the
-        defaults of topics have one, which counts."""
-        size = self._config.default_segment_bytes
-        if size == SEGMENT_BYTES_DEFAULT or "segment.bytes" in self._config.topic_defaults:
-            return request
-        return msgspec.structs.replace(request, config={"segment.bytes": str(size), **request.config})
 
     def _judge(self, asker: Asker, body: memoryview) -> Outcome:
         image, shards = self._planned, self._shards
@@ -185,7 +155,7 @@ class ControllerAgent:
                 else:
                     outcome = commands.create_topic(
                         image,
-                        self._with_segment_bytes(request),
+                        with_segment_bytes(self._config, request),
                         shards=shards,
                         default_partitions=self._config.default_partitions,
                     )
@@ -202,7 +172,8 @@ class ControllerAgent:
     def _make_way(self, name: str, records: list[MetadataRecord]) -> None:
         """A topic of a name that was there before must find no directory of the old one: neither one that its shard
         has not renamed yet, nor one that a shard left when it died."""
-        self._leaving = {gone: version for gone, version in self._leaving.items() if version > self._served()}
+        served = self._audience.served(self._image.version)
+        self._leaving = {gone: version for gone, version in self._leaving.items() if version > served}
         if name in self._leaving:
             raise PartitionBusy(f"topic {name!r} is still being deleted. Retry after a pause")
         for record in records:
@@ -217,8 +188,7 @@ class ControllerAgent:
 
         def flushed(version: int) -> None:
             self._publish(version, outcome.records)
-            until_s = time.monotonic() + APPLY_PATIENCE_S
-            self._waiting.append(_WaitingReply(version, asker, outcome.reply(self._image), until_s))
+            self._audience.reply_when_served(version, asker, outcome.reply(self._image))
 
         self._append(outcome.records, flushed)
 
@@ -234,33 +204,7 @@ class ControllerAgent:
         deltas = deltas_of(version, records, full=False)
         for delta in deltas:
             self._image.apply(delta)
-        for end in self._links.ends.values():
-            self._send_deltas(end, deltas)
-
-    def _send_deltas(self, end: LinkEnd, deltas: list[Delta]) -> None:
-        for delta in deltas:
-            end.send(node_frame(NodeApi.DELTA, encode_delta(delta)))
-
-    def _reply_applied(self) -> None:
-        if not self._waiting:
-            return
-        served = self._served()
-        now_s = time.monotonic()
-        still: list[_WaitingReply] = []
-        for waiting in self._waiting:
-            if waiting.version <= served or waiting.until_s <= now_s:
-                waiting.asker.reply_struct(waiting.body)
-            else:
-                still.append(waiting)
-        self._waiting = still
-
-    def _served(self) -> int:
-        """The version that all living shards serve."""
-        versions = [self._applied.get(p, -1) for p in self._shard_processes if self._living(p)]
-        return min(versions, default=self._image.version)
-
-    def _living(self, process: int) -> bool:
-        return self._board.state(process) is ProcessState.READY
+        self._audience.tell(deltas)
 
     # -- birth -------------------------------------------------------------------------------------------------
 

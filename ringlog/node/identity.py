@@ -45,6 +45,8 @@ class NodeInfo(msgspec.Struct, frozen=True):
     stats: str
     metrics_endpoint: str | None
     processes: list[ProcessInfo]
+    peers: int = 0
+    """Processes that speak with other nodes: 1 in a cluster."""
 
 
 class DataDirLock:

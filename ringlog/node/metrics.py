@@ -58,7 +58,7 @@ class NodeView:
         if info is None or not is_locked(data_dir):
             raise NodeUnavailable(f"no node runs on {data_dir}. Start one with `ringlog start`")
         self.info: NodeInfo = info
-        self.topology = Topology(nets=info.nets, shards=info.shards)
+        self.topology = Topology(nets=info.nets, shards=info.shards, peers=info.peers)
         try:
             self._memories = (SharedMemory.open(info.board), SharedMemory.open(info.stats))
         except FileNotFoundError:

@@ -110,7 +110,7 @@ class Quorum:
                 self._machine.apply(entry)
                 self._tell(entry)
         if (
-            self._store.file_bytes > QUORUM_FILE_BYTES_MAX
+            self._store.file_bytes > self.file_bytes_max
             and self.raft.applied_index > self.raft.log.snapshot.last_index
         ):
             self.raft.compact(self.raft.applied_index, self._machine.snapshot())

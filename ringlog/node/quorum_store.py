@@ -66,6 +66,28 @@ class Saved(_Frame, frozen=True, tag="saved"):
 _decoder: msgspec.msgpack.Decoder[Owner | Base | Saved] = msgspec.msgpack.Decoder(Owner | Base | Saved)
 
 
+class DirectoryOwner(NamedTuple):
+    """Whom the file of a directory is of, and which nodes vote with it."""
+
+    node_id: int
+    cluster_id: str
+    voters: tuple[int, ...]
+
+
+def look(data_dir: str) -> DirectoryOwner | None:
+    """Whose directory it is; None where no voter has been, or the file cannot tell."""
+    try:
+        with open(os.path.join(data_dir, QUORUM_FILE), "rb") as file:
+            found = _read(file.read())
+    except (FileNotFoundError, CorruptFile):
+        return None
+    owner, base = found.bodies[0], found.bodies[1]
+    if not isinstance(owner, Owner) or not isinstance(base, Base):
+        return None
+    ids = tuple(sorted(voter.node_id for voter in base.snapshot.voters))
+    return DirectoryOwner(owner.node_id, owner.cluster_id, ids)
+
+
 class _Found(NamedTuple):
     """What a file holds, and where the good part of it ends."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import secrets
 import signal
 import socket
 import sys
@@ -21,7 +22,10 @@ from ringlog.controller.topic_config import node_defaults
 from ringlog.disk.choose import open_disk, preload
 from ringlog.errors import NodeFailed
 from ringlog.log.removal import sweep_deleted
-from ringlog.node.children import ChildSetup, run_child
+from ringlog.node.belonging import require_belongs
+from ringlog.node.children import EXIT_MISMATCH, ChildSetup, run_child
+from ringlog.node.clean_stop import leave_clean, take_clean
+from ringlog.node.cluster_parts import NodeLife
 from ringlog.node.identity import DataDirLock, NodeInfo, ProcessInfo
 from ringlog.node.memory import NodeMemory
 from ringlog.node.metrics_server import serve_metrics
@@ -33,6 +37,10 @@ from ringlog.ring.shm import SharedMemory, sweep
 
 READY_PATIENCE_S = 60.0
 """How long a start waits: a crash leaves at most half a gigabyte to scan, and a slow disk takes its time."""
+HAND_OVER_PATIENCE_S = 10.0
+"""How long a stop waits until others lead what the node led."""
+SAY_WAITING_S = 10.0
+"""How often a node that waits for others of its cluster says so."""
 STOOD_STILL_S = 1.0
 """More than a look at the children can take while this process runs."""
 STOP_PATIENCE_S = 20.0
@@ -46,6 +54,11 @@ _SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _log = logging.getLogger(__name__)
 
+OnReady = Callable[[NodeInfo], None]
+Companion = Callable[[list[str], int], int]
+"""Starts a process beside the node, which is no part of it: given where the node listens, and the pid of its parent,
+with which it must end, it returns its pid."""
+
 
 class Supervisor:
     """One node, from its start to its stop."""
@@ -53,7 +66,9 @@ class Supervisor:
     def __init__(self, config: NodeConfig) -> None:
         node_defaults(config.topic_defaults)  # refused now, or every shard would end with it
         self.config = config
-        self.topology = Topology(nets=config.nets, shards=config.shard_count)
+        self.topology = Topology(
+            nets=config.nets, shards=config.shard_count, peers=1 if config.cluster else 0
+        )
         self._lock = DataDirLock(config.data_dir)
         self._reserve = ReserveFile(config.data_dir)
         self._pids: dict[int, int] = {}
@@ -69,12 +84,16 @@ class Supervisor:
         self._started_ms = time.time_ns() // 1_000_000
         self._metrics_pid: int | None = None
         self._metrics_due_s: float | None = None
+        self._companion: Companion | None = None
+        self._companion_pid: int | None = None
+        self._companion_due_s: float | None = None
         self._stop_asked = False
         self.ready = False
 
-    def run(self, on_ready: Callable[[NodeInfo], None] = lambda info: None) -> int:
+    def run(self, on_ready: OnReady = lambda info: None, companion: Companion | None = None) -> int:
         """Run the node until a signal stops it; the exit code."""
         self._lock.take()
+        require_belongs(self.config)
         self._reserve.tick()
         sweep()
         sweep_deleted(open_disk("plain"), self.config.data_dir)
@@ -84,7 +103,8 @@ class Supervisor:
         self.memory = NodeMemory(self.config, self.topology)
         self._bells = [Doorbell.create() for _ in range(self.topology.process_count)]
         cores = sorted(os.sched_getaffinity(0))
-        self._setup = ChildSetup(self.config, self.topology, self.memory, self._bells, by_net, cores)
+        life = NodeLife(secrets.token_hex(8), take_clean(self.config.data_dir))
+        self._setup = ChildSetup(self.config, self.topology, self.memory, self._bells, by_net, cores, life)
         old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         gc.collect()
         gc.freeze()
@@ -98,6 +118,7 @@ class Supervisor:
                 self._start_metrics()
             self._wait_ready()
             if self.ready:
+                self._companion, self._companion_due_s = companion, time.monotonic()
                 on_ready(self._write_info())
             while not self._stop_asked:
                 self._watch(WATCH_S)
@@ -195,18 +216,23 @@ class Supervisor:
         self._metrics_pid = pid
 
     def _wait_ready(self) -> None:
-        waited_s = 0.0
+        waited_s = said_s = 0.0
         board = self.memory.board
         while not self._stop_asked:
             if all(board.state(p) is ProcessState.READY for p in range(self.topology.process_count)):
                 self.ready = True
                 return
-            if waited_s > READY_PATIENCE_S:
+            if (
+                waited_s > READY_PATIENCE_S and not self.config.cluster
+            ):  # there, it waits for other nodes, too
                 raise NodeFailed(f"not ready after {READY_PATIENCE_S:.0f} s; the log above says why")
             began_s = time.monotonic()
             self._watch(0.01)
             # A machine that stood still, as a paused virtual one does, says nothing about the children.
             waited_s += min(time.monotonic() - began_s, STOOD_STILL_S)
+            if self.config.cluster and waited_s > said_s + SAY_WAITING_S:
+                said_s = waited_s
+                _log.warning("node %d waits for a majority of %s", self.config.node_id, self.config.cluster)
 
     def _write_info(self) -> NodeInfo:
         board = self.memory.board
@@ -226,6 +252,7 @@ class Supervisor:
             stats=self.memory.stats_memory.name,
             metrics_endpoint=self.config.metrics_listen,
             processes=processes,
+            peers=self.topology.peers,
         )
         self._lock.write_info(info)
         return info
@@ -244,6 +271,13 @@ class Supervisor:
         if self._metrics_due_s is not None and self._metrics_due_s <= now_s:
             self._metrics_due_s = None
             self._start_metrics()
+        if (
+            self._companion is not None
+            and self._companion_due_s is not None
+            and self._companion_due_s <= now_s
+        ):
+            self._companion_due_s = None
+            self._companion_pid = self._companion(self.endpoints, os.getpid())
         for process in [p for p, at in self._postponed.items() if at <= now_s]:
             del self._postponed[process]
             self._replace(process)
@@ -264,6 +298,10 @@ class Supervisor:
                     raise NodeFailed("the metrics server could not start; the lines above say why")
                 self._metrics_due_s = time.monotonic() + RESTART_PAUSE_S
                 continue
+            if pid == self._companion_pid:
+                self._companion_pid = None
+                self._companion_due_s = time.monotonic() + RESTART_PAUSE_S
+                continue
             process = self._pids.pop(pid, None)
             if process is None:
                 continue
@@ -277,6 +315,10 @@ class Supervisor:
         why = f"signal {-code}" if code < 0 else f"exit code {code}"
         if not self.ready and code == 2:
             raise NodeFailed(f"{label} could not start; the line above says why")
+        if code == EXIT_MISMATCH:
+            raise NodeFailed(
+                f"{label} found that this node cannot be in the cluster; the line above says why"
+            )
         _log.warning("%s died (%s): it is started anew", label, why)
         self._restarts[process] += 1
         self.memory.board.set_state(process, ProcessState.NONE)
@@ -298,13 +340,21 @@ class Supervisor:
     # -- stopping ----------------------------------------------------------------------------------------------
 
     def _stop_all(self) -> None:
-        """Clients first, so that what is under way is answered; then the shards, then the controller."""
+        """Clients first, so that what is under way is answered; then the shards, then the controller. In a cluster,
+        before all that, others take over what this node leads."""
         self.memory.board.start_stopping()
+        if self.config.cluster and self.ready:
+            self._hand_over()
         if self._metrics_pid is not None:
             os.kill(self._metrics_pid, signal.SIGKILL)
             os.waitpid(self._metrics_pid, 0)
-        for role in ("net", "shard", "controller"):
-            self._stop_role(role)
+        if self._companion_pid is not None:
+            os.kill(self._companion_pid, signal.SIGTERM)
+        clean = self.ready
+        for role in ("net", "peer", "shard", "controller"):
+            clean = self._stop_role(role) and clean
+        if self.config.cluster and clean:
+            leave_clean(self.config.data_dir)
         for memory in self._links.values():
             memory.unlink()
         self.memory.unlink()
@@ -313,7 +363,22 @@ class Supervisor:
                 os.unlink(endpoint[6:])
         self._lock.leave()
 
-    def _stop_role(self, role: str) -> None:
+    def _hand_over(self) -> None:
+        """Give the controller time to have this node's leaderships moved; clients go on being served meanwhile."""
+        board, until_s = self.memory.board, time.monotonic() + HAND_OVER_PATIENCE_S
+        self._bells[self.topology.CONTROLLER].ring()
+        while board.state(self.topology.CONTROLLER) is not ProcessState.LEFT:
+            if time.monotonic() > until_s:
+                _log.warning(
+                    "leaderships were not moved within %.0f s: the node stops now", HAND_OVER_PATIENCE_S
+                )
+                return
+            self._reap()
+            signal.sigtimedwait(_SIGNALS, 0.02)
+
+    def _stop_role(self, role: str) -> bool:
+        """Stop all processes of a role; whether all of them were there, and ended in order."""
+
         def living() -> list[int]:
             return [pid for pid, process in self._pids.items() if self.topology.role(process)[0] == role]
 
@@ -321,10 +386,12 @@ class Supervisor:
             os.kill(pid, signal.SIGTERM)
         until = time.monotonic() + STOP_PATIENCE_S
         killed = False
+        clean = not any(self.topology.role(process)[0] == role for process in self._postponed)
         while living():
-            pid, _ = os.waitpid(-1, os.WNOHANG)
+            pid, status = os.waitpid(-1, os.WNOHANG)
             if pid:
-                self._pids.pop(pid, None)
+                if self._pids.pop(pid, None) is not None:
+                    clean = clean and status == 0
             elif time.monotonic() > until and not killed:
                 killed = True
                 _log.error("%s does not stop: it is killed, and recovers at the next start", role)
@@ -332,8 +399,10 @@ class Supervisor:
                     os.kill(left, signal.SIGKILL)
             else:
                 signal.sigtimedwait(_SIGNALS, 0.05)
+        return clean
 
 
-def run(config: NodeConfig, on_ready: Callable[[NodeInfo], None] = lambda info: None) -> int:
-    """Run a node in this process until SIGTERM or Ctrl-C; the exit code."""
-    return Supervisor(config).run(on_ready)
+def run(config: NodeConfig, on_ready: OnReady = lambda info: None, companion: Companion | None = None) -> int:
+    """Run a node in this process until SIGTERM or Ctrl-C; the exit code. A companion is started when the node is ready,
+    and again whenever it dies."""
+    return Supervisor(config).run(on_ready, companion)

@@ -22,6 +22,8 @@ F = TypeVar("F")
 
 HEADROOM = 32
 """Bytes in front of a batch for the header of the frame that it goes into."""
+NO_ROOM = 0
+NOT_FEW = -1
 _RECORD_COUNT = slice(HEADROOM + 57, HEADROOM + 61)
 _FIELDS = (0, NO_LEADER_EPOCH, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, NO_SEQUENCE, 0)
 
@@ -64,6 +66,33 @@ class BatchBuilder(Generic[F]):
     def timestamps(self) -> memoryview:
         """Of each record, in milliseconds."""
         return memoryview(self._native.timestamps).cast("q")
+
+    def extend(
+        self,
+        values: Any,
+        keys: Any,
+        headers: Any,
+        *,
+        timestamps: Any,
+        start: int,
+        stop: int,
+        bytes_most: int,
+        rows: npt.NDArray[np.int64] | None = None,
+    ) -> int:
+        """Append records of columns, which are as `cut_columns` takes them: all, or none. Returns how many; NO_ROOM:
+        begin the next batch; NOT_FEW: they take more than `bytes_most`, and should be a batch of their own.
+
+        >>> from ringlog.records.columns import Column
+        >>> builder = BatchBuilder(tuple, None, bytes_target=1024)
+        >>> column = Column.gather([b"x" * 100] * 50, "values")
+        >>> few = {"timestamps": 17, "start": 0, "bytes_most": 600}
+        >>> [builder.extend(column, None, None, stop=count, **few) for count in (5, 5, 1, 50)]
+        [5, 0, 1, -1]
+        """
+        try:
+            return self._native.extend(values, keys, timestamps, headers, start, stop, rows, bytes_most)
+        except (ValueError, OverflowError) as wrong:
+            raise InvalidRequest(str(wrong)) from None
 
     def finish(self, codec: Codec = Codec.NONE, level: int | None = None) -> bytearray:
         """The batch behind HEADROOM bytes, compressed; `seal_for` must follow. Nothing can be appended any more."""

@@ -7,7 +7,10 @@ by now is reported beside them, at once, since commits wait for that.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from ringlog.limits import (
+    FETCH_PARTITIONS_MAX,
     REPLICA_BACKOFF_MS,
     REPLICA_FETCH_BYTES,
     REPLICA_FETCH_WAIT_MS,
@@ -86,6 +89,12 @@ class Fetcher:
         if partition in self._partitions:
             self._progressed[partition] = None
 
+    def registered(self, node_epoch: int) -> None:
+        """This node was registered anew: who leads hears it as another life of the node from now on."""
+        if node_epoch != self._node_epoch:
+            self._node_epoch = node_epoch
+            self._begin_anew()
+
     # -- asking ----------------------------------------------------------------------------------------------
 
     def next_fetch(self, now_ms: int, credit_bytes: int) -> ReplicaFetch | None:
@@ -114,19 +123,21 @@ class Fetcher:
         self._give_up_ms[self._sequence] = now_ms + REPLICA_FETCH_WAIT_MS + REPLICA_REPLY_MS_MAX
         self._sequence += 1
         self._forget = []
-        self._urgent = False
+        self._urgent = bool(self._dirty)
         return fetch
 
     def _changed_wants(self) -> list[Want]:
+        """A bounded number, so that a fetch fits a frame; the rest follows in the next."""
         wants = []
-        for partition in self._dirty:
+        partitions = list(islice(self._dirty, FETCH_PARTITIONS_MAX))
+        for partition in partitions:
+            del self._dirty[partition]
             followed = self._partitions[partition]
             want = followed.want()
             if want is not None and want != followed.reported:
                 followed.reported = want
                 wants.append(want)
                 self._progressed.pop(partition, None)
-        self._dirty = {}
         return wants
 
     def _end_pauses(self, now_ms: int) -> None:

@@ -16,16 +16,18 @@ from ringlog.limits import CONTROL_RING_BYTES, REPLY_RING_BYTES, REQUEST_RING_BY
 from ringlog.ring.doorbell import Doorbell
 from ringlog.ring.link import LinkEnd, Side
 
-Role = Literal["controller", "net", "shard"]
+Role = Literal["controller", "net", "shard", "peer"]
 
 
 class ProcessState(IntEnum):
-    """STARTING → READY → STOPPED; a restart begins anew."""
+    """STARTING → READY → STOPPED; a restart begins anew. A controller in a cluster: READY → LEFT → STOPPED."""
 
     NONE = 0
     STARTING = 1
     READY = 2
     STOPPED = 3
+    LEFT = 4
+    """Others lead what its node led: the rest of it may stop."""
 
 
 _HEAD = np.dtype([("epoch", "<u8"), ("stopping", "<u8")])
@@ -43,24 +45,26 @@ class LinkSpec(NamedTuple):
 
 
 class Topology:
-    """Who there is: process 0 is the controller, then the network processes, then the shards.
+    """Who there is: process 0 is the controller, then the network processes, then the shards; last, in a cluster, the
+    process that speaks with other nodes. It has rings of its own: clients and replication never wait in one line.
 
-    >>> topology = Topology(nets=1, shards=2)
+    >>> topology = Topology(nets=1, shards=2, peers=1)
     >>> [topology.label(process) for process in range(topology.process_count)]
-    ['controller-0', 'net-0', 'shard-0', 'shard-1']
+    ['controller-0', 'net-0', 'shard-0', 'shard-1', 'peer-0']
     """
 
     CONTROLLER = 0
 
-    def __init__(self, *, nets: int, shards: int) -> None:
+    def __init__(self, *, nets: int, shards: int, peers: int = 0) -> None:
+        """`peers`: 1 in a cluster, 0 for a node by itself."""
         self.nets = nets
         self.shards = shards
-        self.process_count = 1 + nets + shards
+        self.peers = peers
+        self.process_count = 1 + nets + shards + peers
         data = (REQUEST_RING_BYTES, REPLY_RING_BYTES)
         control = (CONTROL_RING_BYTES, CONTROL_RING_BYTES)
         self.links: list[LinkSpec] = []
-        for net in range(nets):
-            front = self.net(net)
+        for front in [*map(self.peer, range(peers)), *map(self.net, range(nets))]:
             self.links.append(LinkSpec(front, self.CONTROLLER, *control))
             self.links += [LinkSpec(front, self.shard(shard), *data) for shard in range(shards)]
         self.links += [LinkSpec(self.CONTROLLER, self.shard(shard), *control) for shard in range(shards)]
@@ -71,13 +75,18 @@ class Topology:
     def shard(self, index: int) -> int:
         return 1 + self.nets + index
 
+    def peer(self, index: int = 0) -> int:
+        return 1 + self.nets + self.shards + index
+
     def role(self, process: int) -> tuple[Role, int]:
         """What a process does, and which of its kind it is."""
         if process == self.CONTROLLER:
             return "controller", 0
         if process <= self.nets:
             return "net", process - 1
-        return "shard", process - 1 - self.nets
+        if process <= self.nets + self.shards:
+            return "shard", process - 1 - self.nets
+        return "peer", process - 1 - self.nets - self.shards
 
     def label(self, process: int) -> str:
         role, index = self.role(process)

@@ -84,7 +84,7 @@ class ShardAgent:
         core = self.core
         core.at(now_ms=now_ms, now_us=now_us)
         self._clock.work(now_us)
-        self._follow_links()
+        self._follow_links(now_ms)
         self._take_requests(now_us)
         core.groups.work(now_ms)
         # What came in is on its way to the device before anything else is looked after.
@@ -177,14 +177,17 @@ class ShardAgent:
             self._applied_version = version
             self._board.set_state(self._process, ProcessState.READY)
 
-    def _follow_links(self) -> None:
+    def _follow_links(self, now_ms: int) -> None:
         for change in self._links.refresh():
             if change.old is not None:
                 self.core.forget(change.old)
                 change.old.close()
-            if change.peer == Topology.CONTROLLER:
+            role, _ = self._board.topology.role(change.peer)
+            if role == "controller":
                 self._applied_version = -1
                 self.core.replication.controller = change.new
+            elif role == "peer":
+                self.core.replication.connect(change.new, now_ms)
 
     def _show(self, now_ms: int) -> None:
         if now_ms - self._shown_ms >= SHOW_MS:

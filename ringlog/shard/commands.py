@@ -30,15 +30,20 @@ class NodeApi(IntEnum):
     LEFT = 203
     """Network process to shard: sessions of clients on this host whose processes have died."""
     REPLICA_FETCH = 210
-    """A shard of a follower's node to one of its leader's: `replication.messages`. The session names the other node."""
+    """A shard of a follower's node to one of its leader's, and back: `replication.messages`. The session names the
+    other node (`place`), the correlation the leader's shard."""
     REPLICA_HELD = 211
     """The same: what the follower holds by now. Not answered."""
     ALTER_ISR = 212
     """Shard to controller: `AlterIsrRequest`; back: `AlterIsrReply`."""
+    PEER_HELLO = 213
+    """The first word between two nodes: `net.peer_wire`. No shard sees it."""
 
 
 REPLICA_APIS = frozenset({NodeApi.REPLICA_FETCH, NodeApi.REPLICA_HELD})
 """Between shards of different nodes."""
+
+_NODE_MASK = 2**32 - 1
 
 _LENT_HEAD = struct.Struct("<QII")
 _RANGE = struct.Struct("<QQ")
@@ -48,6 +53,20 @@ _U64 = struct.Struct("<Q")
 def node_frame(api: NodeApi, body: bytes) -> bytes:
     """A whole frame between processes of a node."""
     return frame_header(api_key=api, partition=0, correlation=0, body_bytes=len(body)) + body
+
+
+def place(node: int, shard: int = 0) -> int:
+    """A node, and a shard of it, as the session of a frame names them.
+
+    >>> place_of(place(3, 2))
+    (3, 2)
+    """
+    return shard << 32 | node
+
+
+def place_of(session: int) -> tuple[int, int]:
+    """The node and the shard that a session names."""
+    return session & _NODE_MASK, session >> 32
 
 
 def pack_u64(*values: int) -> bytes:
@@ -97,6 +116,8 @@ __all__ = [
     "node_frame",
     "pack_lent",
     "pack_u64",
+    "place",
+    "place_of",
     "unpack_lent",
     "unpack_u64",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ringlog.errors import RinglogError
+from ringlog.limits import FETCH_PARTITIONS_MAX
 from ringlog.log.events import disk_error
 from ringlog.log.reading import Slices
 from ringlog.log.store import LogStore
@@ -22,11 +23,12 @@ PutBack = Callable[[Iterable[int]], None]
 class _Answer:
     """One answer while its data is being read."""
 
-    __slots__ = ("asker", "bytes_left", "parts", "plan", "reading", "slices")
+    __slots__ = ("asker", "bytes_left", "parts", "plan", "put_back", "reading", "slices")
 
-    def __init__(self, asker: Asker, plan: Plan) -> None:
+    def __init__(self, asker: Asker, plan: Plan, put_back: PutBack) -> None:
         self.asker = asker
         self.plan = plan
+        self.put_back = put_back
         self.bytes_left = plan.fetch.bytes_max
         self.parts: list[Part] = []
         self.slices: list[Slices] = []
@@ -44,10 +46,10 @@ class ReplicaAnswers:
 
     def begin(self, asker: Asker, plan: Plan, put_back: PutBack) -> None:
         """Answer a plan, at once or when its reads are done. What finds no room is put back."""
-        answer = _Answer(asker, plan)
+        answer = _Answer(asker, plan, put_back)
         answer.reading += 1  # keeps reads that are done at once from ending it
         for at, entry in enumerate(plan.entries):
-            if answer.bytes_left <= 0:
+            if answer.bytes_left <= 0 or at >= FETCH_PARTITIONS_MAX:
                 put_back([later.want.partition for later in plan.entries[at:]])
                 break
             self._add(answer, entry)
@@ -89,6 +91,11 @@ class ReplicaAnswers:
         self._store.read(hosted.name, want.fetch_offset, budget, done=done, failed=failed, held=True)
 
     def _served(self, answer: _Answer, hosted: HostedPartition, want: Want, slices: Slices) -> None:
+        if slices.nbytes > max(0, answer.bytes_left) and answer.parts:
+            # A batch that is larger than an answer goes alone: with others it might fit no frame.
+            slices.release()
+            answer.put_back([want.partition])
+            return
         answer.parts.append(_part(hosted, want, slices.nbytes))
         answer.slices.append(slices)
         answer.bytes_left -= slices.nbytes

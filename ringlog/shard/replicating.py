@@ -1,7 +1,7 @@
 """Replication in a shard: which partitions it leads and follows, and the fetches to and from other nodes.
 
 No socket here: fetches to other nodes leave through the reply ring of the process that speaks with them, their answers
-and the fetches of others arrive through its request ring. A frame's session names the other node.
+and the fetches of others arrive through its request ring. A frame's session names the other node (`commands.place`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringlog.controller.records import Partition
-from ringlog.errors import NotLeader, PartitionBusy, ReplicaHalted, RinglogError
+from ringlog.errors import CorruptFrame, NotLeader, PartitionBusy, ReplicaHalted, RinglogError
 from ringlog.limits import REPLICA_FETCH_BYTES, REPLICA_LAG_MS_DEFAULT
 from ringlog.log.replicated import append_as_they_are
 from ringlog.log.store import LogStore
@@ -30,7 +30,7 @@ from ringlog.replication.serving import Plan, ServingDesk
 from ringlog.replication.view import IsrProposal, PartitionView
 from ringlog.ring.frame import frame_header
 from ringlog.shard.asker import Asker, Outlet
-from ringlog.shard.commands import NodeApi
+from ringlog.shard.commands import NodeApi, place, place_of
 from ringlog.shard.hosting import HostedPartition, Hosting
 from ringlog.shard.replica_answers import ReplicaAnswers
 from ringlog.shard.replica_log import HostedLog
@@ -78,6 +78,8 @@ class ReplicationDesk:
         self._leading: dict[int, HostedPartition] = {}
         self._proposed_ms: dict[int, int] = {}
         self._look_ms = 0
+        self._node_epoch = -1
+        """Of this node's registration, as the fetchers know it."""
         self.peers: Outlet | None = None
         """Takes frames to other nodes."""
         self.controller: Outlet | None = None
@@ -86,6 +88,11 @@ class ReplicationDesk:
 
     def follow(self, now_ms: int) -> None:
         """The metadata changed: every replica takes its view."""
+        broker = self._hosting.image.brokers.get(self._hosting.image.node_id)
+        if broker is not None and broker.broker_epoch != self._node_epoch:
+            self._node_epoch = broker.broker_epoch
+            for fetcher in self._fetchers.values():
+                fetcher.registered(broker.broker_epoch)
         for hosted in list(self._hosting.hosted.values()):
             if hosted.replica is not None:
                 self._take_view(hosted, now_ms)
@@ -174,13 +181,17 @@ class ReplicationDesk:
 
     def take(self, asker: Asker, flags: int, body: memoryview, now_ms: int) -> None:
         """A frame of another node: a fetch, a report, or an answer to a fetch of ours."""
+        node, _ = place_of(asker.session)
         if asker.api_key == NodeApi.REPLICA_HELD:
             held = decode_held(body)
+            _require_node(held.node, node)
             self._moved(self._desk.held(held.node, held.node_epoch, held.wants, now_ms))
         elif flags:
-            self._take_answer(asker, flags, body, now_ms)
+            self._take_answer((node, asker.correlation), flags, body, now_ms)
         else:
-            plans, moved = self._desk.fetch(asker, decode_fetch(body), now_ms)
+            fetch = decode_fetch(body)
+            _require_node(fetch.node, node)
+            plans, moved = self._desk.fetch(asker, fetch, now_ms)
             self._send_plans(plans, now_ms)
             self._moved(moved)
 
@@ -220,8 +231,7 @@ class ReplicationDesk:
 
     # -- answers to our fetches ---------------------------------------------------------------------------------------
 
-    def _take_answer(self, asker: Asker, flags: int, body: memoryview, now_ms: int) -> None:
-        lane = (asker.session, asker.correlation)
+    def _take_answer(self, lane: Lane, flags: int, body: memoryview, now_ms: int) -> None:
         fetcher = self._fetchers.get(lane)
         if fetcher is None:
             return
@@ -314,7 +324,7 @@ class ReplicationDesk:
         node, shard = lane
         partition = self._route.get(lane, 0)
         header = frame_header(
-            api_key=api, partition=partition, correlation=shard, session=node, body_bytes=len(body)
+            api_key=api, partition=partition, correlation=shard, session=place(node), body_bytes=len(body)
         )
         peers.send(header + body)
 
@@ -366,11 +376,24 @@ class ReplicationDesk:
             due.append(self._look_ms)
         return min(due, default=None)
 
+    def connect(self, outlet: Outlet, now_ms: int) -> None:
+        """The process that speaks with other nodes is there, or there anew: what was asked through the last one is
+        asked again."""
+        self.peers = outlet
+        for fetcher in self._fetchers.values():
+            fetcher.failed(now_ms)
+
     def forget(self, outlet: object) -> None:
         """The process that speaks with other nodes died: what was asked through it is not answered any more."""
         self._desk.leave(lambda asker: isinstance(asker, Asker) and asker.outlet is outlet)
         if outlet is self.peers:
             self.peers = None
+
+
+def _require_node(named: int, caller: int) -> None:
+    """What a node says in the name of another one is not heard."""
+    if named != caller:
+        raise CorruptFrame("node", 0, f"node {caller} speaks for node {named}")
 
 
 def _spans(table: NDArray[np.void]) -> list[BatchSpan]:

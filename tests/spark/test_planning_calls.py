@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
@@ -15,7 +13,7 @@ import ringlog
 from ringlog.errors import DataLoss
 from spark_bridge.options import source_options
 from spark_bridge.stream_reader import StreamReader
-from tests.support.node import free_port
+from tests.support.spark_queries import BridgeProcess
 
 SCHEMA = StructType([StructField("partition", IntegerType()), StructField("offset", LongType())])
 
@@ -174,20 +172,15 @@ def test_a_range_goes_on_without_its_bridge_when_that_is_killed(ringlog_node, re
     create(ringlog_node, 1)
     with ringlog.Producer(bootstrap=ringlog_node.bootstrap) as producer:
         producer.produce_many("orders", [bytes(1000)] * 30_000, partition=0).result(60)
-    address = f"127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "cli.main", "bridge", "--bootstrap", ringlog_node.bootstrap]
-    bridge = subprocess.Popen([*command, "--listen", f"tcp://{address}"], stdout=subprocess.PIPE, text=True)
-    assert bridge.stdout is not None
-    assert "is ready on" in bridge.stdout.readline()
-    reader = reader_of(bridge=address)
+    bridge = BridgeProcess(ringlog_node)
+    reader = reader_of(bridge=bridge.address)
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
     (part,) = reader.partitions(start, end)
-    assert part.value[1].bridge == address
+    assert part.value[1].bridge == bridge.address
     pieces = reader.read(part)
     seen = next(pieces).column("offset").to_pylist()
-    bridge.send_signal(signal.SIGKILL)
-    bridge.wait()
+    bridge.end(signal.SIGKILL)
     for piece in pieces:
         seen += piece.column("offset").to_pylist()
     assert seen == list(range(30_000))

@@ -1,33 +1,25 @@
-"""Processes die under a query, the bridge and a shard: no row is lost or doubled."""
+"""Processes die under a query, the bridge and each part of the node: no row is lost or doubled."""
 
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 
 import psutil
 import pytest
 
-from tests.support.node import NodeProcess, free_port, wait_for
-from tests.support.spark_queries import QUERY_WITHIN_S, create, every_place, fill, places, start
+from tests.support.node import NodeProcess, wait_for
+from tests.support.spark_queries import (
+    QUERY_WITHIN_S,
+    BridgeProcess,
+    create,
+    every_place,
+    fill,
+    places,
+    start,
+)
+from tests.support.topics import read_topic
 
 pytestmark = pytest.mark.timeout(600)
-
-
-class BridgeProcess:
-    """`ringlog bridge` beside a node."""
-
-    def __init__(self, node):
-        self.address = f"127.0.0.1:{free_port()}"
-        command = [sys.executable, "-m", "cli.main", "bridge", "--bootstrap", node.bootstrap]
-        command += ["--listen", f"tcp://{self.address}"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert "is ready on" in self.process.stdout.readline()
-
-    def end(self, number=signal.SIGTERM):
-        self.process.send_signal(number)
-        return self.process.wait(30)
 
 
 @pytest.fixture
@@ -53,3 +45,45 @@ def test_a_query_reads_through_a_bridge_and_goes_on_without_it(spark, node, tmp_
     finally:
         query.stop()
     assert places(spark, tmp_path) == every_place(node, "views")
+
+
+def test_a_query_outlives_every_part_of_its_node_and_the_node_itself(spark, node, tmp_path):
+    """Source and sink at once: a topic is copied to another while what serves both dies, part by part."""
+    create(node, "views", 4)
+    create(node, "copies", 4)
+    source = spark.readStream.format("ringlog").option("bootstrap", node.bootstrap)
+    source = source.option("subscribe", "views").option("startingOffsets", "earliest")
+    copying = source.option("groupId", "copier").load().selectExpr("value", "partition").writeStream
+    copying = copying.format("ringlog").option("bootstrap", node.bootstrap).option("topic", "copies")
+    copying = copying.option("checkpointLocation", f"{tmp_path}/checkpoint")
+    query = copying.trigger(processingTime="100 milliseconds").start()
+    produced = 0
+
+    def go_on(count: int) -> None:
+        """More records, of which at least one was copied: the query lives, and works."""
+        nonlocal produced
+        before = len(every_place(node, "copies"))
+        fill(node, "views", count)
+        produced += count
+        wait_for(
+            "copies",
+            lambda: len(every_place(node, "copies")) > before or not query.isActive,
+            QUERY_WITHIN_S,
+            every_s=0.1,
+        )
+        assert query.isActive, query.exception()
+
+    try:
+        go_on(1000)
+        for role, index in (("shard", 0), ("shard", 1), ("net", 0), ("controller", 0)):
+            node.kill(role, index)
+            go_on(1000)
+        node.kill_supervisor()
+        node.start()
+        go_on(1000)
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    values = read_topic(node.bootstrap, "copies")["value"].to_pylist()
+    assert len(values) == produced
+    assert sorted(values) == sorted(read_topic(node.bootstrap, "views")["value"].to_pylist())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ringlog.client.admin import PartitionInfo, TopicInfo
-from ringlog.client.futures import BatchState, ManyFuture, RecordFuture
+from ringlog.client.futures import BatchState, ManyFuture, Part, RecordFuture
 from ringlog.client.offsets import OffsetAndTimestamp
 from ringlog.client.records import ConsumerRecord
 from ringlog.errors import RinglogError, TopicExists, UnknownTopic
@@ -179,7 +179,8 @@ class FakeProducer(_Client):
             if timestamps is not None:
                 fields["timestamp"] = timestamps[at]
             rows.append((value if value is None else bytes(value), fields))
-        return ManyFuture([self._take(topic, rows, partition)])
+        state = self._take(topic, rows, partition)
+        return ManyFuture([Part(state, 0, state.count)])
 
     def _take(
         self, topic: str, rows: list[tuple[bytes | None, dict[str, Any]]], partition: int | None

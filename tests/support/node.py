@@ -23,7 +23,7 @@ from tests.support.raw_client import RawClient
 READY_WITHIN_S = 5.0
 """A node is ready in 1.5 s; a new one after a crash scans first, and waits for what is still leaving."""
 STOPPED_WITHIN_S = 15.0
-ROLES = ("shard", "net", "controller")
+ROLES = ("shard", "net", "controller", "peer")
 
 T = TypeVar("T")
 

@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from typing import Any
 
 import ringlog
+from tests.support.node import free_port
 
 QUERY_WITHIN_S = 150
+
+
+class BridgeProcess:
+    """`ringlog bridge` beside a node."""
+
+    def __init__(self, node: Any) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
+        command = [sys.executable, "-m", "cli.main", "bridge", "--bootstrap", node.bootstrap]
+        command += ["--listen", f"tcp://{self.address}"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        assert "is ready on" in self.process.stdout.readline()
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send a signal, and wait; its exit code. Twice is fine."""
+        self.process.send_signal(number)
+        return self.process.wait(30)
 
 
 def reader(spark: Any, node: Any, **options: str) -> Any:

@@ -135,3 +135,43 @@ def test_a_list_of_cores_that_is_none_is_refused(text):
 
 def test_a_list_of_cores_keeps_its_order():
     assert parse_cores("8,0-2") == [8, 0, 1, 2]
+
+
+THREE = "1@127.0.0.1:9410,2@127.0.0.1:9420,3@127.0.0.1:9430"
+
+
+def test_a_node_of_a_cluster_knows_the_others_and_where_it_is_fetched_from():
+    config = NodeConfig(data_dir="/x", node_id=2, cluster=THREE)
+    assert config.cluster_members[3] == "tcp://127.0.0.1:9430"
+    assert config.peer_listen == "tcp://127.0.0.1:9421"
+    alone = NodeConfig(data_dir="/x")
+    assert (alone.cluster_members, alone.peer_listen) == ({}, "")
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"cluster": THREE}, "--node-id"),
+        ({"cluster": THREE, "node_id": 4}, "node_id=4"),
+        ({"node_id": 1}, "--cluster"),
+        ({"rack": "r1"}, "--cluster"),
+        ({"cluster": "1@127.0.0.1", "node_id": 1}, "ID@HOST:PORT"),
+        ({"cluster": "127.0.0.1:9410", "node_id": 1}, "ID@HOST:PORT"),
+        ({"cluster": "0@127.0.0.1:9410", "node_id": 1}, "ids from 1"),
+        ({"cluster": "1@127.0.0.1:65535", "node_id": 1}, "ports from 1 to 65534"),
+        ({"cluster": "1@127.0.0.1:9410,1@127.0.0.1:9420", "node_id": 1}, "named twice"),
+        ({"cluster": "1@127.0.0.1:9410,2@127.0.0.1:9411", "node_id": 1}, "leave a port between"),
+        ({"cluster": "1@10.0.0.1:9410", "node_id": 1}, "--insecure"),
+        ({"cluster": THREE, "node_id": 1, "listen": "ipc:///tmp/x"}, "clients of a cluster"),
+        ({"cluster": THREE, "node_id": 1, "listen": "tcp://0.0.0.0:9400", "insecure": True}, "advertise"),
+        ({"cluster": THREE, "node_id": 1, "advertise": "somewhere"}, "advertise="),
+    ],
+)
+def test_a_cluster_that_could_not_work_is_refused_with_what_to_do(setting, says):
+    with pytest.raises(InvalidRequest, match=says):
+        NodeConfig(data_dir="/x", **setting)
+
+
+def test_a_node_that_listens_everywhere_tells_clients_one_address():
+    settings = {"cluster": THREE, "node_id": 1, "listen": "tcp://*:9400", "insecure": True}
+    assert NodeConfig(data_dir="/x", advertise="tcp://log-1:9400", **settings).advertise

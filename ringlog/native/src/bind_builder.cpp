@@ -16,6 +16,7 @@
 #include "py_bytes.hpp"
 #include "py_columns.hpp"
 #include "py_pieces.hpp"
+#include "py_record_columns.hpp"
 #include "record_encode.hpp"
 
 namespace nb = nanobind;
@@ -139,6 +140,49 @@ public:
         return future;
     }
 
+    // Appends the records of a source, whose first has the number of the next record: all of them, or none. Returns
+    // how many: 0 when the batch has no room for them, -1 when they take more than `bytes_most`.
+    template <class Source>
+    int64_t extend(const Source& source, int32_t records, int64_t bytes_most) {
+        if (finished_) throw nb::value_error("the batch is finished");
+        if (count_ > kRecordsPerBatchMax - records) return 0;
+        const int32_t stop = count_ + records;
+        const int64_t base = count_ == 0 ? source.timestamp(0) : base_timestamp_;
+        int64_t bytes = 0;
+        detail::RecordPieces record;
+        for (int32_t i = count_; i < stop; ++i) {
+            const EncodeError error = detail::fetch(source, i, base, record);
+            if (error == EncodeError::kTimestampRange && count_ > 0) return 0;
+            if (error != EncodeError::kNone) raise_encode_error(error, i - count_);
+            bytes += detail::bytes_of(record);
+            if (bytes > bytes_most) return -1;
+        }
+        if (count_ > 0 && nbytes() + bytes > bytes_target_) return 0;
+        check(EncodeError::kNone, bytes);
+        reserve(static_cast<size_t>(bytes));
+        uint8_t* to = memory_of(memory_) + prefix() + records_bytes_;
+        const uint8_t* const end = to + bytes;
+        int64_t latest = count_ == 0 ? base : max_timestamp_;
+        for (int32_t i = count_; i < stop; ++i) {
+            // Another thread may change the columns meanwhile: what does not fit any more is not written.
+            if (detail::fetch(source, i, base, record) != EncodeError::kNone || detail::bytes_of(record) > end - to) {
+                to = nullptr;
+            } else {
+                to = detail::write_record(source, i, record, to);
+            }
+            if (to == nullptr) raise_encode_error(EncodeError::kSourceChanged, i - count_);
+            latest = std::max(latest, source.timestamp(i));
+        }
+        if (to != end) raise_encode_error(EncodeError::kSourceChanged, 0);
+        timestamps_.reserve(static_cast<size_t>(stop));
+        for (int32_t i = count_; i < stop; ++i) timestamps_.push_back(source.timestamp(i));
+        base_timestamp_ = base;
+        max_timestamp_ = latest;
+        records_bytes_ += bytes;
+        count_ = stop;
+        return records;
+    }
+
     // Behind `headroom` bytes, the batch; the builder is empty-handed afterwards.
     nb::bytearray finish(const nb::tuple& fields, bool seal) {
         if (finished_ || count_ == 0) throw nb::value_error("there is no batch to finish");
@@ -219,6 +263,35 @@ private:
     int64_t max_timestamp_ = 0;
     std::vector<int64_t> timestamps_;
 };
+
+// Rows of columns as the records behind those that a batch has: the first of them has that number.
+struct RowsBehind {
+    int64_t start;
+    const int64_t* rows;  // null: the rows are those from `start` on
+    int32_t records_before;
+
+    int64_t operator()(int32_t i) const noexcept {
+        const int64_t place = start + (i - records_before);
+        return rows == nullptr ? place : rows[place];
+    }
+};
+
+int64_t extend_columns(BatchBuilder& builder, nb::handle values, nb::handle keys, nb::handle timestamps,
+                       nb::handle headers, int64_t start, int64_t stop, nb::handle rows, int64_t bytes_most) {
+    BorrowedColumns borrowed;
+    const RecordColumns columns(borrowed, values, keys, timestamps, headers, rows);
+    columns.check_range(start, stop);
+    if (stop - start > bytes_most / kRecordBytesMin) return -1;
+    columns.check_rows(start, stop);
+    const auto records = static_cast<int32_t>(stop - start);
+    const ColumnSource source{columns.keys,
+                              columns.values,
+                              columns.headers,
+                              columns.timestamps,
+                              RowsBehind{start, columns.rows, builder.count()},
+                              records};
+    return builder.extend(source, records, bytes_most);
+}
 
 // A list of bytes, str or None as a column: offsets (int32 where they suffice, else int64), data, bitmap or None.
 nb::tuple gather(nb::handle items, const char* what) {
@@ -320,6 +393,9 @@ void bind_builder(nb::module_& m) {
              nb::arg("bytes_max"), nb::arg("headroom"), nb::arg("future_type"), nb::arg("state").none())
         .def("append", &BatchBuilder::append, nb::arg("value").none(), nb::arg("key").none(),
              nb::arg("timestamp").none(), nb::arg("headers").none())
+        .def("extend", &extend_columns, nb::arg("values"), nb::arg("keys").none(), nb::arg("timestamps"),
+             nb::arg("headers").none(), nb::arg("start"), nb::arg("stop"), nb::arg("rows").none(),
+             nb::arg("bytes_most"))
         .def("finish", &BatchBuilder::finish, nb::arg("fields"), nb::arg("seal"))
         .def_prop_ro("count", &BatchBuilder::count)
         .def_prop_ro("nbytes", &BatchBuilder::nbytes)

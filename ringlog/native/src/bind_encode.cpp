@@ -14,35 +14,13 @@
 #include "copy_bytes.hpp"
 #include "py_batch_fields.hpp"
 #include "py_bytes.hpp"
-#include "py_columns.hpp"
+#include "py_record_columns.hpp"
 #include "record_encode.hpp"
 
 namespace nb = nanobind;
 
 namespace ringlog {
 namespace {
-
-[[noreturn]] void raise(EncodeError error, int32_t record) {
-    const char* reason = "";
-    switch (error) {
-        case EncodeError::kTooLarge: {
-            const nb::object type = nb::module_::import_("ringlog.errors").attr("BatchTooLarge");
-            const auto text = "the records up to number " + std::to_string(record) + " take more than " +
-                              std::to_string(kUnfoldedBytesMax) + " bytes; cut the columns into more batches";
-            PyErr_SetString(type.ptr(), text.c_str());
-            throw nb::python_error();
-        }
-        case EncodeError::kTimestampRange: reason = "timestamps are too far apart"; break;
-        case EncodeError::kColumnOffsets:
-            reason = "offsets must not decrease and must end within the data";
-            break;
-        case EncodeError::kHeaderCount: reason = "more headers than a record may have"; break;
-        case EncodeError::kHeaderKeyNull: reason = "a header's key must not be null"; break;
-        case EncodeError::kSourceChanged: reason = "the columns changed while they were encoded"; break;
-        case EncodeError::kNone: break;
-    }
-    throw nb::value_error(("record " + std::to_string(record) + ": " + reason).c_str());
-}
 
 // What a caller wants of the memory that a batch is made in.
 struct Room {
@@ -64,7 +42,7 @@ nb::bytearray encode(const Source& source, const BatchFields& fields, bool seal,
         const MaybeRelease released;
         measured = measure_records(source, room.records_target);
     }
-    if (measured.error != EncodeError::kNone) raise(measured.error, measured.record);
+    if (measured.error != EncodeError::kNone) raise_encode_error(measured.error, measured.record);
     const size_t size = at::kRecords + static_cast<size_t>(measured.records_bytes);
     nb::bytearray batch = new_bytearray(room.headroom + size);
     std::memset(memory_of(batch), 0, room.headroom);
@@ -77,52 +55,21 @@ nb::bytearray encode(const Source& source, const BatchFields& fields, bool seal,
         error = write_records(source, measured, memory + at::kRecords);
         if (seal) seal_batch(memory, size);
     }
-    if (error != EncodeError::kNone) raise(error, 0);
+    if (error != EncodeError::kNone) raise_encode_error(error, 0);
     return batch;
-}
-
-// Whether all row numbers lie within columns of `length`. No early way out: so the compiler can use wide registers.
-bool rows_fit(const int64_t* rows, int64_t count, int64_t length) noexcept {
-    int64_t lowest = 0;
-    int64_t highest = 0;
-    for (int64_t i = 0; i < count; ++i) {
-        lowest = std::min(lowest, rows[i]);
-        highest = std::max(highest, rows[i]);
-    }
-    return lowest >= 0 && highest < length;
 }
 
 nb::bytearray encode_columns(nb::handle values, nb::handle keys, nb::handle timestamps, nb::handle headers,
                              int64_t start, int64_t stop, const nb::tuple& fields, bool seal, nb::handle rows,
                              int64_t bytes_target, size_t headroom) {
     BorrowedColumns borrowed;
-    int64_t length = 0;
-    const ByteColumn value_column = borrowed.bytes(values, "values", length);
-    ByteColumn key_column;
-    if (!keys.is_none()) {
-        int64_t key_count = 0;
-        key_column = borrowed.bytes(keys, "keys", key_count);
-        if (key_count != length) throw nb::value_error("keys: one for each value is needed");
-    }
-    const TimestampColumn times = borrowed.timestamps(timestamps, length);
-    std::optional<PyBuffer> row_buffer;
-    const int64_t* row_numbers = nullptr;
-    int64_t row_count = length;
-    if (!rows.is_none()) {
-        row_buffer.emplace(rows);
-        row_numbers = reinterpret_cast<const int64_t*>(row_buffer->data());
-        row_count = static_cast<int64_t>(row_buffer->size() / sizeof(int64_t));
-    }
-    if (stop < 0) stop = row_count;
-    if (start < 0 || start >= stop || stop > row_count) {
-        throw nb::value_error("the range must hold at least one record and lie within the columns");
-    }
+    const RecordColumns columns(borrowed, values, keys, timestamps, headers, rows);
+    if (stop < 0) stop = columns.count;
+    columns.check_range(start, stop);
     if (bytes_target > 0) {
         stop = std::min(stop, start + std::min<int64_t>(kRecordsPerBatchMax, bytes_target / kRecordBytesMin + 1));
     }
-    if (row_numbers != nullptr && !rows_fit(row_numbers + start, stop - start, length)) {
-        throw nb::value_error("rows: a number outside the columns");
-    }
+    columns.check_rows(start, stop);
     if (stop - start > kRecordsPerBatchMax) throw nb::value_error("more records than a batch may have");
     const auto records = static_cast<int32_t>(stop - start);
     Room room{kUnfoldedBytesMax, headroom};
@@ -130,23 +77,24 @@ nb::bytearray encode_columns(nb::handle values, nb::handle keys, nb::handle time
         room.records_target = std::max<int64_t>(bytes_target - int64_t{at::kRecords}, kRecordBytesMin);
     }
     const auto encode_with = [&](auto key_reader, auto value_reader, auto header_reader) {
-        if (row_numbers != nullptr) {
-            const ColumnSource source{key_reader, value_reader, header_reader, times, RowList{row_numbers + start},
-                                      records};
+        if (columns.rows != nullptr) {
+            const ColumnSource source{key_reader, value_reader, header_reader, columns.timestamps,
+                                      RowList{columns.rows + start}, records};
             return encode<true>(source, read_fields(fields), seal, room);
         }
-        const ColumnSource source{key_reader, value_reader, header_reader, times, RowRange{start}, records};
+        const ColumnSource source{key_reader, value_reader, header_reader, columns.timestamps, RowRange{start},
+                                  records};
         return encode<true>(source, read_fields(fields), seal, room);
     };
 
-    if (!headers.is_none()) return encode_with(key_column, value_column, borrowed.headers(headers, length));
-    if (NarrowColumn::fits(value_column)) {
-        const NarrowColumn narrow_values(value_column);
+    if (columns.headers.present) return encode_with(columns.keys, columns.values, columns.headers);
+    if (NarrowColumn::fits(columns.values)) {
+        const NarrowColumn narrow_values(columns.values);
         if (keys.is_none()) return encode_with(NullColumn{}, narrow_values, NoHeaders{});
-        if (NarrowColumn::fits(key_column))
-            return encode_with(NarrowColumn(key_column), narrow_values, NoHeaders{});
+        if (NarrowColumn::fits(columns.keys))
+            return encode_with(NarrowColumn(columns.keys), narrow_values, NoHeaders{});
     }
-    return encode_with(key_column, value_column, NoHeaders{});
+    return encode_with(columns.keys, columns.values, NoHeaders{});
 }
 
 // Records of Python objects. Pointers into bytes and str objects stay good because the GIL is kept.

@@ -29,6 +29,7 @@ class Rule(Enum):
     # C2
     DISK = ("disk", "the files of a partition hold every invariant of the log")
     NO_PARTITION = ("no-partition", "every partition that is expected has a directory with a log")
+    REPLICAS = ("replicas", "the replicas of a partition hold the same batches, byte for byte")
     # C3
     SHARED_MEMORY = ("shared-memory", "no shared memory is left behind")
     PROCESS = ("process", "no process is left behind")

@@ -114,7 +114,7 @@ def test_a_client_of_the_same_host_moves_to_ipc(tmp_path):
     with RouterNode(ipc=f"ipc://{tmp_path}/s") as node:
         connection = Connection(ClientSettings(bootstrap=node.bootstrap))
         ask(connection)
-        assert connection._loop._dealer.endpoint == node.ipc
+        assert connection._loop._links.home.endpoint == node.ipc
         connection.close()
 
 
@@ -122,7 +122,7 @@ def test_an_ipc_endpoint_that_does_not_answer_is_given_up_for_tcp(node, tmp_path
     node.ipc = f"ipc://{tmp_path}/nobody"
     connection = Connection(ClientSettings(bootstrap=node.bootstrap))
     assert ask(connection, timeout_s=10) == 1001
-    assert connection._loop._dealer.endpoint == node.endpoint
+    assert connection._loop._links.home.endpoint == node.endpoint
     connection.close()
 
 

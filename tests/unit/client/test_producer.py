@@ -260,6 +260,27 @@ def test_linger_gathers_records_of_a_while_into_one_batch(node):
 
 # -- produce_many ------------------------------------------------------------------------------------------
 
+
+def test_a_few_records_at_a_time_share_batches_and_each_knows_its_place(node):
+    node.create("t", 2)
+    with Producer(node.bootstrap) as producer:
+        calls = [producer.produce_many("t", [b"%d.%d" % (call, i) for i in range(3)]) for call in range(200)]
+        ranges = [future.result(10) for future in calls]
+    values = {
+        (one.partition, one.base_offset + i): b"%d.%d" % (call, i)
+        for call, (one,) in enumerate(ranges)
+        for i in range(one.count)
+    }
+    assert len(values) == 600
+    stored = {
+        (partition, at): record.value
+        for partition, log in records(node).items()
+        for at, record in enumerate(log)
+    }
+    assert stored == values
+    assert sum(len(node.logs[100 + partition].batches) for partition in (0, 1)) < 200
+
+
 SAMPLE = [b"%d" % i + b"." * (i % 150) for i in range(5000)]
 FORMS = {
     "list": lambda: SAMPLE,

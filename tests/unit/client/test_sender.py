@@ -6,6 +6,7 @@ while its frame still waits at the node, a connection may be lost with any part 
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import defaultdict
 
@@ -13,6 +14,8 @@ import pytest
 
 from ringlog import limits
 from ringlog.client.accumulator import Accumulator, TopicQueues
+from ringlog.client.futures import RecordFuture
+from ringlog.client.many import Chunk, Rows
 from ringlog.client.partition_queue import ProducerId
 from ringlog.client.sender import Sender
 from ringlog.client.settings import ProducerSettings
@@ -28,6 +31,7 @@ from ringlog.errors import (
 from ringlog.net.framing import Acks
 from ringlog.net.messages import PartitionMetadata, ProduceReply, TopicMetadata
 from ringlog.records.builder import HEADROOM
+from ringlog.records.columns import Column
 from ringlog.records.decode import decode
 from ringlog.records.scan import check
 
@@ -72,6 +76,20 @@ class Simulation:
         """[batch object, bytes, whether an answer is still awaited]"""
         self.futures = []
         self.producer_ids = 0
+
+    def produce_few(self, count: int) -> None:
+        """Some at once, from columns."""
+        values = [b"%d" % (len(self.futures) + i) + b"." * self.chance.randint(0, 300) for i in range(count)]
+        chunk = Chunk(Column.gather(values), None, None, 0, count)
+        part = self.accumulator.extend(self.topic, self.queue, chunk, Rows(0, count), Acks.ALL, self.now_s)
+        if part is None:
+            assert sum(map(len, values)) + 12 * count > self.settings.few_bytes
+        else:
+            places = range(part.first, part.first + part.records)
+            self.futures += [
+                (value, RecordFuture((part.state, place)))
+                for value, place in zip(values, places, strict=True)
+            ]
 
     def produce(self, count: int) -> None:
         for _ in range(count):
@@ -141,7 +159,10 @@ class Simulation:
             self.now_s += self.chance.random() * 0.1
             what = self.chance.random()
             if what < 0.25:
-                self.produce(self.chance.randint(1, 12))
+                if self.chance.random() < 0.5:
+                    self.produce(self.chance.randint(1, 12))
+                else:
+                    self.produce_few(self.chance.randint(1, 3))
             elif what < 0.8:
                 self.work()
             elif what < 0.85:
@@ -290,3 +311,54 @@ def test_a_batch_that_is_too_large_fails_only_its_own_records():
     sim.settle()
     assert isinstance(sim.futures[0][1].exception(0), BatchTooLarge)
     assert sim.futures[1][1].result(0).offset == 0
+
+
+def test_a_few_records_wait_while_one_batch_is_in_flight_and_leave_together():
+    sim = Simulation(1, batch_size=64 * limits.KIB)
+    sim.sender.on_producer(ProducerId(1, 0))
+    for _ in range(10):
+        sim.produce(1)
+        sim.pump()
+    assert [len(decode(data)) for _, data, _ in sim.wire] == [1]
+    sim.answer(sim.wire[0], sim.node.append(sim.wire.pop(0)[1]))
+    sim.pump()
+    assert [len(decode(data)) for _, data, _ in sim.wire] == [9]
+
+
+def test_much_does_not_wait_for_what_is_in_flight():
+    sim = Simulation(1, batch_size=4 * limits.KIB)
+    sim.sender.on_producer(ProducerId(1, 0))
+    sim.produce(1)
+    sim.pump()
+    sim.answer(sim.wire[0], sim.node.append(sim.wire.pop(0)[1]))
+    for _ in range(3):
+        sim.produce(10)
+        sim.pump()
+    assert len(sim.wire) > 1
+
+
+def test_a_flush_does_not_let_a_few_records_wait():
+    sim = Simulation(1, batch_size=64 * limits.KIB)
+    sim.sender.on_producer(ProducerId(1, 0))
+    sim.produce(1)
+    sim.pump()
+    sim.answer(sim.wire[0], sim.node.append(sim.wire.pop(0)[1]))
+    sim.sender.flushing = 1
+    for _ in range(2):
+        sim.produce(1)
+        sim.pump()
+    assert len(sim.wire) == 2
+
+
+def test_records_without_a_key_go_round_the_partitions_also_when_batches_are_small():
+    settings = ProducerSettings(batch_size=1024)
+    accumulator = Accumulator(settings)
+    partitions = [PartitionMetadata(index, index, 0, 0) for index in range(3)]
+    topic = TopicQueues(TopicMetadata("t", "", 1, partitions, {}), 5)
+    used = []
+    for _ in range(30):
+        future = accumulator.append(topic, None, (b"x" * 200, None, 0, None), Acks.ALL, 0.0)
+        used.append(future[0].partition)
+        accumulator.close(topic.queues[used[-1]])  # as linger 0 does
+    assert {used.count(index) for index in range(3)} == {10}
+    assert max(sum(1 for _ in same) for _, same in itertools.groupby(used)) < 5

@@ -68,7 +68,7 @@ def cluster(nodes: int = 3, partitions: int = 6, factor: int = 3, racks: int = 0
     for node_id in range(1, nodes + 1):
         join(image, node_id, rack=f"r{node_id % racks}" if racks else "")
     request = CreateTopicRequest("t", partitions, factor)
-    done(image, create_topic(image, request, shards=1, default_partitions=1, clustered=True))
+    done(image, create_topic(image, request, shards=1, default_partitions=1, nodes=6))
     return image
 
 
@@ -96,6 +96,10 @@ def test_replicas_leaders_and_shards_are_spread_evenly():
     assert set(Counter(partition.leader for partition in everything(image)).values()) == {10}
     shards = Counter((n, s) for p in everything(image) for n, s in zip(p.replicas, p.shards, strict=True))
     assert set(shards.values()) == {15}
+    leading = Counter((partition.leader, partition.shards[0]) for partition in everything(image))
+    assert set(leading.values()) == {5}, (
+        "leaders have the more work: they are spread over shards on their own"
+    )
 
 
 def test_no_two_replicas_share_a_rack_while_there_are_enough():
@@ -124,7 +128,22 @@ def test_more_in_sync_replicas_than_replicas_are_refused():
     image = cluster()
     request = CreateTopicRequest("u", 1, 2, {"min.insync.replicas": "3"})
     with pytest.raises(InvalidRequest, match="could ever be written"):
-        create_topic(image, request, shards=1, default_partitions=1, clustered=True)
+        create_topic(image, request, shards=1, default_partitions=1, nodes=6)
+
+
+def test_a_topic_with_more_replicas_than_the_cluster_has_nodes_waits_for_nobody():
+    image = cluster()
+    with pytest.raises(InvalidRequest, match="this cluster has 3 nodes"):
+        create_topic(image, CreateTopicRequest("u", 1, 4), shards=1, default_partitions=1, nodes=3)
+
+
+def test_the_default_is_three_replicas_or_as_many_as_the_cluster_has_nodes():
+    image = cluster()
+    for nodes, expected in ((2, 2), (3, 3), (6, 3)):
+        request = CreateTopicRequest(f"u{nodes}", 1, -1)
+        done(image, create_topic(image, request, shards=1, default_partitions=1, nodes=nodes))
+        (partition,) = image.topics[f"u{nodes}"].partitions
+        assert len(image.partitions[partition].replicas) == expected
 
 
 def test_a_silent_leader_is_followed_by_an_in_sync_replica():
@@ -276,7 +295,7 @@ def test_a_node_that_leaves_in_order_hands_over_first():
     assert reply == BrokerHeartbeatReply(fenced=False, may_stop=True)
     assert all(2 not in partition.isr and partition.leader in (1, 3) for partition in everything(image))
     with pytest.raises(NotEnoughBrokers):
-        create_topic(image, CreateTopicRequest("u", 1, 3), shards=1, default_partitions=1, clustered=True)
+        create_topic(image, CreateTopicRequest("u", 1, 3), shards=1, default_partitions=1, nodes=6)
 
 
 def test_a_node_with_fewer_shards_serves_everything_all_the_same():

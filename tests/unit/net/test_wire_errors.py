@@ -13,7 +13,7 @@ STAY_AT_HOME = {
     # of files and rings, which no client sees; or made by the client, the CLI or the supervisor itself
     "CORRUPT_INPUT", "CORRUPT_FILE", "DISK_ENGINE_UNAVAILABLE", "RING_FULL", "RING_CORRUPT", "RING_STALE",
     "RING_TAKEN", "RING_CLOSED", "NODE_UNAVAILABLE", "DELIVERY_TIMEOUT", "BUFFER_FULL", "CLIENT_CLOSED",
-    "NODE_RUNNING", "NODE_FAILED", "DATA_LOSS", "EPOCH_MISMATCH", "BAD_VALUE",
+    "NODE_RUNNING", "NODE_FAILED", "CLUSTER_MISMATCH", "DATA_LOSS", "EPOCH_MISMATCH", "BAD_VALUE",
 }  # fmt: skip
 ALL = {
     kind.code: kind

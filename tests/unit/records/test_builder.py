@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ringlog.errors import BatchTooLarge, InvalidRequest
 from ringlog.model import Codec
-from ringlog.records.builder import HEADROOM, BatchBuilder, cut_columns, seal_for
+from ringlog.records.builder import HEADROOM, NO_ROOM, NOT_FEW, BatchBuilder, cut_columns, seal_for
 from ringlog.records.columns import Column
 from ringlog.records.decode import decode
 from ringlog.records.partitioner import key_partitions, partition_for
@@ -18,6 +18,7 @@ from ringlog.records.scan import check
 from tests.support.batches import record_lists
 from tests.support.twins import batch as twin
 
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 items = st.lists(st.one_of(st.none(), st.binary(max_size=30), st.text(max_size=8)), max_size=40)
 
 
@@ -46,6 +47,67 @@ def test_records_built_one_by_one_equal_the_twin(records, producer, epoch, seque
     wanted = twin.encode(**records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence)
     assert data[HEADROOM:] == wanted
     assert not any(data[:HEADROOM])
+
+
+@given(record_lists(), st.data())
+def test_records_of_columns_join_those_before_them_and_equal_the_twin(records, data):
+    records = old_enough(records)
+    builder = BatchBuilder(tuple, "state", bytes_target=1 << 20)
+    columns = (
+        Column.gather(records["values"]),
+        Column.gather(records["keys"]),
+        pa.array(records["headers"], type=HEADERS),
+    )
+    times = np.array(records["timestamps"], dtype=np.int64)
+    order = np.arange(len(times), dtype=np.int64)
+    at = 0
+    while at < len(times):
+        stop = data.draw(st.integers(at + 1, len(times)))
+        match data.draw(st.sampled_from(["one by one", "range", "rows"])):
+            case "one by one":
+                for row in range(at, stop):
+                    assert builder.append(
+                        *(records[name][row] for name in ("values", "keys", "timestamps", "headers"))
+                    ) == ("state", row)
+            case "range":
+                few = builder.extend(*columns, timestamps=times, start=at, stop=stop, bytes_most=1 << 20)
+                assert few == stop - at
+            case "rows":
+                few = builder.extend(
+                    *columns, timestamps=times, start=at, stop=stop, rows=order, bytes_most=1 << 20
+                )
+                assert few == stop - at
+        at = stop
+    assert list(builder.timestamps) == records["timestamps"]
+    made = builder.finish()
+    seal_for(made, 7, 0, 5)
+    assert made[HEADROOM:] == twin.encode(**records, producer_id=7, producer_epoch=0, base_sequence=5)
+
+
+def test_columns_that_find_no_room_are_many_or_wrong_leave_the_batch_as_it_was():
+    builder = BatchBuilder(tuple, None, bytes_target=1000)
+    builder.append(b"first", None, 17, None)
+    column = Column.gather([b"x" * 100] * 20)
+    before = builder.nbytes
+    assert builder.extend(column, None, None, timestamps=1, start=0, stop=9, bytes_most=5000) == NO_ROOM
+    assert builder.extend(column, None, None, timestamps=1, start=0, stop=9, bytes_most=500) == NOT_FEW
+    far = np.array([1, -(2**62), 2**62] + [0] * 17, dtype=np.int64)
+    assert builder.extend(column, None, None, timestamps=far * 2, start=1, stop=3, bytes_most=5000) == NO_ROOM
+    broken = Column(np.array([0, 5, 3], dtype=np.int32), b"12345")
+    with pytest.raises(InvalidRequest, match="record 1: offsets"):
+        builder.extend(broken, None, None, timestamps=1, start=0, stop=2, bytes_most=5000)
+    with pytest.raises(InvalidRequest, match="the range"):
+        builder.extend(column, None, None, timestamps=1, start=5, stop=5, bytes_most=5000)
+    with pytest.raises(InvalidRequest, match="outside"):
+        rows = np.array([0, 20])
+        builder.extend(column, None, None, timestamps=1, start=0, stop=2, rows=rows, bytes_most=5000)
+    assert (builder.count, builder.nbytes) == (1, before)
+    assert builder.extend(column, None, None, timestamps=18, start=0, stop=2, bytes_most=5000) == 2
+    data = builder.finish()
+    seal_for(data, -1, -1, -1)
+    assert [record.value for record in decode(bytes(data[HEADROOM:]))] == [b"first"] + [b"x" * 100] * 2
+    with pytest.raises(InvalidRequest, match="finished"):
+        builder.extend(column, None, None, timestamps=18, start=0, stop=2, bytes_most=5000)
 
 
 @given(record_lists(), st.sampled_from([codec for codec in Codec if codec is not Codec.NONE]))

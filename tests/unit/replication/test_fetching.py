@@ -8,6 +8,7 @@ from ringlog.limits import (
     REPLICA_FETCH_WAIT_MS,
     REPLICA_REPLY_MS_MAX,
 )
+from ringlog.replication import fetcher as fetcher_module
 from ringlog.replication.fetcher import Fetcher
 from ringlog.replication.leader import Serve
 from ringlog.replication.messages import Part, ReplicaFetched
@@ -204,3 +205,24 @@ def test_sessions_of_a_process_that_died_are_forgotten():
     leader.logs[0].append(1, 1)
     assert desk.grown(0, 1) == []
     assert desk.next_deadline_ms is None
+
+
+def test_a_node_that_is_registered_anew_says_so_and_begins_anew():
+    leader, desk, _, fetcher = pair()
+    desk.fetch("a", fetcher.next_fetch(0, ROOM), 0)
+    fetcher.registered(200)
+    assert fetcher.next_fetch(1, ROOM) is None, "nothing changed"
+    fetcher.registered(201)
+    again = fetcher.next_fetch(1, ROOM)
+    assert (again.node_epoch, again.sequence, len(again.wants)) == (201, 0, 3)
+    desk.fetch("a", again, 1)
+    assert leader.replicas[0].leader.followers[2].node_epoch == 201
+
+
+def test_a_fetch_names_a_bounded_number_of_partitions_and_the_next_one_the_rest(monkeypatch):
+    monkeypatch.setattr(fetcher_module, "FETCH_PARTITIONS_MAX", 2)
+    _, _, _, fetcher = pair()
+    first, second = fetcher.next_fetch(0, ROOM), fetcher.next_fetch(0, ROOM)
+    assert [want.partition for want in first.wants] == [0, 1]
+    assert [want.partition for want in second.wants] == [2]
+    assert fetcher.next_fetch(0, ROOM) is None

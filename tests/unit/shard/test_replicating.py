@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ringlog.limits import REPLICA_LAG_MS_DEFAULT
@@ -9,6 +10,8 @@ from ringlog.model import Durability
 from ringlog.net.framing import Acks, Api
 from ringlog.net.messages import LATEST, ListOffsetsReply, ListOffsetsRequest, OffsetQuery, decode_body
 from ringlog.net.wire_errors import NUMBERS
+from ringlog.replication.messages import ReplicaFetch, ReplicaHeld, Want, decode_fetched, encode_ask
+from ringlog.shard.commands import LENT, NodeApi, pack_u64, place, unpack_lent
 from tests.support.shard_cluster import PARTITION, ShardCluster
 
 
@@ -240,3 +243,50 @@ def test_large_and_small_data_arrive_whole(size):
     cluster.run(20)
     assert acked(cluster, 1) == list(range(12))
     assert cluster.values(3) == values
+
+
+@pytest.mark.parametrize("api", [NodeApi.REPLICA_FETCH, NodeApi.REPLICA_HELD])
+def test_a_node_cannot_speak_for_another(api):
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a")
+    cluster.worlds[1].settle()
+    want = Want(PARTITION, 1, 1, 1, 1, 100)
+    ask = (
+        ReplicaFetch(2, 1, 0, 1, 0, 0, 100, [want], [])
+        if api == NodeApi.REPLICA_FETCH
+        else ReplicaHeld(2, 1, [want])
+    )
+    cluster.worlds[1].send(api, encode_ask(ask), session=3)
+    leader = cluster.worlds[1].core.hosting.hosted[PARTITION].replica.leader
+    assert leader.followers[2].held_offset < 1
+    cluster.worlds[1].send(api, encode_ask(ask), session=place(2, 5))
+    assert leader.followers[2].held_offset == 1
+
+
+def test_a_batch_that_is_larger_than_an_answer_goes_alone():
+    cluster = ShardCluster(max_message_bytes="4000000")
+    world = cluster.worlds[1]
+    other = msgspec.structs.replace(cluster.record, partition=2, index=1)
+    world.delta(other)
+    while world.core.hosting.has_to_open:
+        world.core.hosting.work(world.now_ms)
+    world.produce(b"small", partition=PARTITION)
+    world.produce(bytes(1_000_000), partition=2)
+    world.settle()
+    world.net.take()
+    wants = [Want(PARTITION, 1, 0, -1, 0, 1 << 20), Want(2, 1, 0, -1, 0, 1 << 20)]
+
+    def answered(sequence: int, *changed: Want) -> list[int]:
+        fetch = ReplicaFetch(2, 1, 0, 1, sequence, 0, 100_000, list(changed), [])
+        world.send(NodeApi.REPLICA_FETCH, encode_ask(fetch), session=2)
+        (reply,) = world.net.take()
+        if reply.flags & LENT:
+            lent = unpack_lent(memoryview(reply.body))
+            world.send(NodeApi.RELEASE, pack_u64(lent.token))
+            body = lent.head + bytes(lent.data_bytes)
+        else:
+            body = reply.body
+        return [part.partition for part in decode_fetched(body)[0].parts]
+
+    assert answered(0, *wants) == [PARTITION]
+    assert answered(1) == [2]

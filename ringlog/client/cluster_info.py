@@ -1,0 +1,110 @@
+"""A cluster as operators see it: its nodes, what each leads and keeps, and which partitions are in danger. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ringlog.model import TopicPartition
+from ringlog.net.messages import MetadataReply, PartitionMetadata
+
+MIN_INSYNC = "min.insync.replicas"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """One node of a cluster."""
+
+    node_id: int
+    endpoints: list[str]
+    rack: str
+    live: bool
+    """The controller hears of it, and it has caught up with the metadata."""
+    leads: int
+    """Partitions that it leads."""
+    replicas: int
+    """Partitions that it keeps."""
+    in_sync: int
+    """Those of them in which it has all that is committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo:
+    """A cluster, or a node by itself, as the node that answered knows it."""
+
+    cluster_id: str
+    node_id: int
+    """The node that answered."""
+    metadata_version: int
+    endpoints: list[str]
+    topics: int
+    partitions: int
+    controller_id: int = -1
+    """The node that leads the metadata; -1: none is known, or a node by itself."""
+    nodes: list[NodeInfo] = field(default_factory=list)
+    """By id; empty for a node by itself."""
+    under_replicated: list[TopicPartition] = field(default_factory=list)
+    """Partitions of which a replica is not in sync."""
+    below_min_insync: list[TopicPartition] = field(default_factory=list)
+    """Those that refuse acks=all, because fewer are in sync than `min.insync.replicas` asks for."""
+    offline: list[TopicPartition] = field(default_factory=list)
+    """Those that nobody leads: they can be neither written nor read."""
+
+    @property
+    def healthy(self) -> bool:
+        """Every replica of every partition is in sync."""
+        return not (self.under_replicated or self.below_min_insync or self.offline)
+
+
+def cluster_info(reply: MetadataReply) -> ClusterInfo:
+    """What a metadata reply about all topics says of the cluster."""
+    leads: Counter[int] = Counter()
+    keeps: Counter[int] = Counter()
+    in_sync: Counter[int] = Counter()
+    behind: list[TopicPartition] = []
+    refusing: list[TopicPartition] = []
+    offline: list[TopicPartition] = []
+    for topic in reply.topics:
+        needed = int(topic.config.get(MIN_INSYNC, reply.topic_defaults.get(MIN_INSYNC, "1")))
+        for place in topic.partitions:
+            tp = TopicPartition(topic.name, place.index)
+            leads[place.leader_node] += 1
+            keeps.update(place.replicas)
+            in_sync.update(place.isr)
+            if not place.replicas:
+                continue
+            if len(place.isr) < len(place.replicas):
+                behind.append(tp)
+            if _is_offline(place):
+                offline.append(tp)
+            elif len(place.isr) < needed:
+                refusing.append(tp)
+    nodes = [
+        NodeInfo(
+            broker.node_id,
+            list(broker.endpoints),
+            broker.rack,
+            not broker.fenced,
+            leads[broker.node_id],
+            keeps[broker.node_id],
+            in_sync[broker.node_id],
+        )
+        for broker in sorted(reply.brokers, key=lambda one: one.node_id)
+    ]
+    return ClusterInfo(
+        reply.cluster_id,
+        reply.node_id,
+        reply.version,
+        list(reply.endpoints),
+        len(reply.topics),
+        sum(len(topic.partitions) for topic in reply.topics),
+        reply.controller_id,
+        nodes,
+        behind,
+        refusing,
+        offline,
+    )
+
+
+def _is_offline(place: PartitionMetadata) -> bool:
+    return place.leader_node < 0

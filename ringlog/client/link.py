@@ -1,0 +1,340 @@
+"""One connection of a client to one node, on its I/O thread: how it comes up, what it carries, what fails with it.
+
+Requests leave only in READY:
+
+    CONNECTING ── handshake ──▶ GREETING ── metadata ──▶ READY
+        ▲  │ refused, 1 s: the next endpoint │ same host: CONNECTING to ipc://
+        └──┴────────── lost ─────────────────┴──────────────┘
+
+A link that seeks goes on for ever, from endpoint to endpoint: a client has one, and asks it for all that any node can
+answer. A link that is meant for one node ENDS when that is not there: whoever sent something looks up who leads now.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+
+from ringlog.client.cluster_view import ClusterView
+from ringlog.errors import (
+    CorruptFrame,
+    NodeUnavailable,
+    NotLeader,
+    RequestTimeout,
+    RinglogError,
+    StaleMetadata,
+    UnsupportedVersion,
+)
+from ringlog.limits import REPLY_BODY_BYTES_MAX
+from ringlog.net.dealer import Change, Sockets
+from ringlog.net.framing import Api, Flag, Header
+from ringlog.net.host import host_id
+from ringlog.net.messages import ErrorReply, MetadataReply, MetadataRequest, decode_body, encode_body
+from ringlog.net.session import ANY_NODE, Request, Session
+from ringlog.net.wire_errors import raised
+
+_CONNECT_S = 1.0
+"""How long an endpoint has to answer before the next one is tried, or ipc:// is given up for tcp://."""
+_REFUSED_S = 0.05
+"""How long to wait before the next endpoint is tried after one that nobody listens at."""
+_GREETING_S = 5.0
+_IPC_AGAIN_S = 30.0
+_RECEIVE_FRAMES_MAX = 256
+"""Frames taken in one pass, so that a flood of replies does not keep requests from leaving."""
+
+
+class LinkState(Enum):
+    CONNECTING = "connecting"
+    GREETING = "greeting"
+    READY = "ready"
+    ENDED = "ended"
+
+
+class Link:
+    """One connection. Everything happens on the thread that made it."""
+
+    def __init__(
+        self, sockets: Sockets, view: ClusterView, endpoints: list[str], now_s: float, node: int = ANY_NODE
+    ) -> None:
+        """`node`: the one that must answer; ANY_NODE for a link that seeks one."""
+        self.node = node
+        """The node at the other end, once it is known; ANY_NODE also for one without a cluster."""
+        self.seeks = node == ANY_NODE
+        self.outbox: deque[Request] = deque()
+        self.state = LinkState.CONNECTING
+        self._sockets = sockets
+        self._view = view
+        self._endpoints = endpoints
+        self._at = 0
+        self._since_s = now_s
+        self._next_endpoint_s: float | None = None
+        self._session = Session()
+        self._ipc_not_before_s: dict[str, float] = {}
+        self._ever_up = False
+        self._why_down = ""
+        self._dealer = sockets.dealer(endpoints[0])
+
+    @property
+    def ready(self) -> bool:
+        return self.state is LinkState.READY
+
+    @property
+    def endpoint(self) -> str:
+        return self._dealer.endpoint
+
+    # -- requests and replies --------------------------------------------------------------------------------
+
+    def step(self, now_s: float) -> bool:
+        """Take what came, fail what is late, go on to another endpoint if it is time to. True: there may be more."""
+        dealer = self._dealer
+        for change in dealer.changes():
+            if self._dealer is dealer and self.state is not LinkState.ENDED:
+                self._changed(change, now_s)
+        if self.state is LinkState.ENDED:
+            return False
+        more = self._dealer.has_frames and self._receive(now_s)
+        self._expire(now_s)
+        if self.state is not LinkState.READY:
+            self._try_another(now_s)
+        return more
+
+    def flush(self, now_s: float) -> bool:
+        """Send what may leave. True: some of it needs no answer, and its owner was told so."""
+        told = False
+        if self.state is not LinkState.READY:
+            return told
+        outbox, session = self.outbox, self._session
+        while outbox and session.has_room(outbox[0]):
+            request = outbox[0]
+            frame = session.start(request, now_s)
+            if not self._dealer.send(frame):
+                break
+            outbox.popleft()
+            session.sent(request)
+            if not request.expects_reply:
+                told = True
+                nothing = Header(
+                    1, request.api, request.flags, request.partition, request.correlation, 0, 0, 0
+                )
+                request.on_reply(nothing, memoryview(b""))
+        return told
+
+    def recall(self, moved: Callable[[Request], bool]) -> None:
+        """Fail requests, sent or not, whose partition another node leads by now: this one may never answer."""
+        unsent = [request for request in self.outbox if moved(request)]
+        for request in unsent:
+            self.outbox.remove(request)
+        for request in (*self._session.recall(moved), *unsent):
+            request.on_error(
+                NotLeader(f"node {self.node} leads the partition no longer. Retry with the new leader")
+            )
+
+    def _receive(self, now_s: float) -> bool:
+        for _ in range(_RECEIVE_FRAMES_MAX):
+            frame = self._dealer.receive()
+            if frame is None:
+                return False
+            try:
+                match = self._session.match(frame)
+            except (CorruptFrame, UnsupportedVersion) as wrong:
+                self._lose(now_s, f"{self.endpoint} does not speak this protocol: {wrong}")
+                if self.state is LinkState.CONNECTING:
+                    self._connect(now_s, self.endpoint)
+                return False
+            if match is None:
+                continue
+            if match.header.flags & Flag.ERROR:
+                match.request.on_error(_error_in(match.body))
+                continue
+            try:
+                match.request.on_reply(match.header, match.body)
+            except CorruptFrame as unreadable:
+                match.request.on_error(unreadable)
+        return True
+
+    def _expire(self, now_s: float) -> None:
+        due_s = self._session.next_deadline_s()
+        if due_s is not None and due_s <= now_s:
+            for request in self._session.expired(now_s):
+                request.on_error(
+                    RequestTimeout(f"no answer from {self.endpoint} within {request.timeout_s:.3g} s")
+                )
+        if self.outbox:
+            for request in [one for one in self.outbox if one.deadline_s <= now_s]:
+                self.outbox.remove(request)
+                request.on_error(self._unsent())
+
+    def _unsent(self) -> RinglogError:
+        if self.ready:
+            return RequestTimeout("the node was too busy to be sent the request in time")
+        where = ", ".join(self._view.named if self.seeks else self._endpoints)
+        if self._ever_up or self._why_down:
+            return NodeUnavailable(
+                self._why_down or f"the connection to {where} was lost and did not come back"
+            )
+        return NodeUnavailable(
+            f"no node answers at {where}. Start one with `ringlog start`, or check --bootstrap"
+        )
+
+    # -- the connection --------------------------------------------------------------------------------------
+
+    def next_s(self) -> float | None:
+        """When to look again though nothing comes."""
+        answer_s = self._session.next_deadline_s()
+        if self.state is LinkState.READY and not self.outbox:
+            return answer_s
+        times = [answer_s, self._patience_end_s(), *(request.deadline_s for request in self.outbox)]
+        return min((at_s for at_s in times if at_s is not None), default=None)
+
+    def end(self, why: RinglogError) -> None:
+        """Close it, and fail all that it carries."""
+        self._enter(LinkState.ENDED, time.monotonic())
+        self._dealer.close()
+        for request in self.abandon():
+            request.on_error(why)
+
+    def abandon(self) -> list[Request]:
+        """All that it carries, taken from it."""
+        left = [*self._session.lost(), *self.outbox]
+        self.outbox.clear()
+        return left
+
+    def close(self) -> None:
+        """Close the socket of a link that carries nothing."""
+        if self.state is not LinkState.ENDED:
+            self.state = LinkState.ENDED
+            self._dealer.close()
+
+    def _patience_end_s(self) -> float | None:
+        """When another endpoint is tried; None: ZeroMQ tries this one again by itself, or it works."""
+        if self.state is LinkState.CONNECTING:
+            alone = self.seeks and self._view.seeds() == [self.endpoint]
+            if alone:
+                return None
+            patient_s = self._since_s + _CONNECT_S
+            return patient_s if self._next_endpoint_s is None else min(patient_s, self._next_endpoint_s)
+        return self._since_s + _GREETING_S if self.state is LinkState.GREETING else None
+
+    def _try_another(self, now_s: float) -> None:
+        due_s = self._patience_end_s()
+        if due_s is None or now_s < due_s:
+            return
+        if self.endpoint.startswith("ipc://"):
+            self._ipc_not_before_s[self.endpoint] = now_s + _IPC_AGAIN_S
+        self._fail_pending()
+        self._at += 1
+        if self._at >= len(self._endpoints):
+            if not self.seeks:
+                self.end(self._unreachable())
+                return
+            self._endpoints, self._at = self._view.seeds(), 0
+        self._connect(now_s, self._endpoints[self._at])
+
+    def _connect(self, now_s: float, endpoint: str) -> None:
+        self._dealer.close()
+        self._dealer = self._sockets.dealer(endpoint)
+        self._enter(LinkState.CONNECTING, now_s)
+
+    def _enter(self, state: LinkState, now_s: float) -> None:
+        self.state, self._since_s, self._next_endpoint_s = state, now_s, None
+
+    def _changed(self, change: Change, now_s: float) -> None:
+        if change is Change.REFUSED:
+            if self.state is LinkState.CONNECTING and self._next_endpoint_s is None:
+                # Seekers wait a moment, or they would go round without a pause; who was sent here is told at once.
+                self._next_endpoint_s = now_s + (_REFUSED_S if self.seeks else 0.0)
+            return
+        if change is Change.DOWN or self.state is not LinkState.CONNECTING:
+            self._lose(now_s, "")
+        if change is Change.UP and self.state is LinkState.CONNECTING:
+            self._enter(LinkState.GREETING, now_s)
+            self._greet(now_s)
+
+    def _greet(self, now_s: float) -> None:
+        """Ask for the node's endpoints before anything else is sent, so that a move to ipc:// loses nothing."""
+        body = encode_body(MetadataRequest(topics=[]))
+        hello = Request(Api.METADATA, body, self._greeted, self._not_greeted, timeout_s=_GREETING_S)
+        hello.deadline_s = now_s + _GREETING_S
+        if self._dealer.send(self._session.start(hello, now_s)):
+            self._session.sent(hello)
+        else:
+            self._lose(now_s, "")
+
+    def _greeted(self, header: Header, body: memoryview) -> None:
+        now_s = time.monotonic()
+        reply = decode_body(body, MetadataReply, bytes_max=REPLY_BODY_BYTES_MAX)
+        self._why_down = self._why_not(reply)
+        if self._why_down:
+            self._next_endpoint_s = now_s
+            self.state = LinkState.CONNECTING
+            return
+        with suppress(StaleMetadata):  # it lags behind: whoever needs newer metadata finds out
+            self._view.learn(reply)
+        nearer = self._nearer_endpoint(reply, now_s)
+        if nearer is not None:
+            self._session.lost()
+            self._connect(now_s, nearer)
+            return
+        self._ever_up = True
+        self.node = reply.node_id if reply.brokers else ANY_NODE
+        self._enter(LinkState.READY, now_s)
+
+    def _why_not(self, reply: MetadataReply) -> str:
+        """Why the node that answers is not the one that is meant."""
+        ours = self._view.cluster_id
+        if ours not in ("", reply.cluster_id):
+            return f"{self.endpoint} belongs to cluster {reply.cluster_id}, not {ours}. Make a new client"
+        if not self.seeks and reply.node_id != self.node:
+            return f"{self.endpoint} is node {reply.node_id} now, not {self.node}"
+        return ""
+
+    def _not_greeted(self, error: RinglogError) -> None:
+        self._why_down = f"{self.endpoint} did not answer a first question: {error}"
+
+    def _nearer_endpoint(self, reply: MetadataReply, now_s: float) -> str | None:
+        if self.endpoint.startswith("ipc://") or reply.host_id != host_id():
+            return None
+        near = [
+            endpoint
+            for endpoint in reply.endpoints
+            if endpoint.startswith("ipc://") and self._ipc_not_before_s.get(endpoint, 0.0) <= now_s
+        ]
+        return random.choice(near) if near else None  # a node with several network processes has one for each
+
+    def _lose(self, now_s: float, why: str) -> None:
+        """Fail what was sent: whether it was done is not known, and no answer can come any more."""
+        self._why_down = why or self._why_down
+        if not self.seeks:
+            self.end(self._unreachable())
+            return
+        left, self.node = self.node, ANY_NODE
+        self._enter(LinkState.CONNECTING, now_s)
+        self._fail_pending()
+        if left != ANY_NODE or self.endpoint.startswith("ipc://"):
+            # Another node will do; and a node that comes back may listen at another ipc:// endpoint.
+            self._endpoints, self._at = self._view.seeds(but=left), 0
+            self._connect(now_s, self._endpoints[0])
+
+    def _fail_pending(self) -> None:
+        """Fail what was sent, and, of one that seeks, what waits for the node that was here."""
+        lost = NodeUnavailable(f"the connection to {self.endpoint} was lost before the answer came")
+        bound = [request for request in self.outbox if self.seeks and request.node != ANY_NODE]
+        for request in bound:
+            self.outbox.remove(request)
+        for request in (*self._session.lost(), *bound):
+            request.on_error(lost)
+
+    def _unreachable(self) -> NodeUnavailable:
+        why = f": {self._why_down}" if self._why_down else ""
+        return NodeUnavailable(f"node {self.node} does not answer at {', '.join(self._endpoints)}{why}")
+
+
+def _error_in(body: memoryview) -> RinglogError:
+    try:
+        return raised(decode_body(body, ErrorReply))
+    except CorruptFrame as wrong:
+        return wrong

@@ -1,0 +1,149 @@
+"""The connections of one client: its home, where everything goes that any node can answer, and one for each node that
+it needs besides. Which of them a request takes, and what becomes of it when a node goes.
+
+Requests of one partition never travel on two connections at once: what was sent on one has failed before another is
+used. So their order holds also when leaders move.
+"""
+
+from __future__ import annotations
+
+from ringlog.client.cluster_view import NO_LEADER, ClusterView
+from ringlog.client.link import Link, LinkState
+from ringlog.errors import NodeUnavailable, NotLeader, RinglogError, StaleMetadata
+from ringlog.net.dealer import Sockets
+from ringlog.net.session import ANY_NODE, Request
+
+
+class Links:
+    """All connections. Made and used on the I/O thread."""
+
+    def __init__(self, sockets: Sockets, view: ClusterView, now_s: float) -> None:
+        self._sockets = sockets
+        self._view = view
+        self._moves_seen = view.moves
+        self._by_node: dict[int, Link] = {}
+        self._refused: list[tuple[Request, RinglogError]] = []
+        """Requests that no node can take, to be told so at the next step: their owners act on it in the same pass."""
+        self.home = Link(sockets, view, view.seeds(), now_s)
+        self._all = [self.home]
+
+    def take(self, request: Request, now_s: float) -> None:
+        """Queue a request at the connection to the node that must get it."""
+        node = request.node
+        if node == ANY_NODE:
+            node = self._view.routes.get(request.partition, ANY_NODE)
+            if node == ANY_NODE:
+                self.home.outbox.append(request)
+                return
+            request.node = node
+        link = self._by_node.get(node)
+        if link is None or link.state is LinkState.ENDED:
+            link = self.home if self.home.node == node else self._open(node, now_s)
+        if link is not None:
+            link.outbox.append(request)
+        elif node == NO_LEADER:
+            self._refused.append((request, NotLeader("no node leads the partition now. Retry after a pause")))
+        else:
+            why = StaleMetadata(f"node {node} is not known here. Fetch metadata, then retry")
+            self._refused.append((request, why))
+
+    def step(self, now_s: float) -> bool:
+        """Take what came on all connections, and fail what must. True: there may be more to take."""
+        more = False
+        if self._refused:
+            refused, self._refused = self._refused, []
+            for request, why in refused:
+                request.on_error(why)
+        for link in list(self._all):
+            more |= link.step(now_s)
+        if self._moves_seen != self._view.moves:
+            self._recall()
+        if self._view.brokers:
+            self._tidy()
+        return more
+
+    def flush(self, now_s: float) -> bool:
+        """Send what may leave. True: somebody was told something by it, and may act on it."""
+        told = bool(self._refused)
+        for link in self._all:
+            if link.outbox:
+                told |= link.flush(now_s)
+        return told
+
+    def next_s(self) -> float | None:
+        """When to look again though nothing comes."""
+        soonest: float | None = None
+        for link in self._all:
+            at_s = link.next_s()
+            if at_s is not None and (soonest is None or at_s < soonest):
+                soonest = at_s
+        return soonest
+
+    def leave_home(self, node: int, now_s: float) -> None:
+        """The node at home is not to be trusted with questions that any node can answer: ask another one."""
+        old = self.home
+        if old.node != node or node == ANY_NODE:
+            return
+        moved = [request for request in old.outbox if request.node == ANY_NODE]
+        for request in moved:
+            old.outbox.remove(request)
+        self._settle(self._other_ready() or self._seeker(node, now_s))
+        self.home.outbox.extend(moved)
+        old.seeks = False
+        if self._by_node.setdefault(node, old) is not old:
+            old.end(NodeUnavailable(f"node {node} is asked on another connection. Retry"))
+
+    def end(self) -> list[Request]:
+        """Close all, and hand back what was not answered."""
+        left = [request for request, _ in self._refused]
+        left += [request for link in self._all for request in link.abandon()]
+        for link in self._all:
+            link.close()
+        return left
+
+    # -- nodes that come and go ------------------------------------------------------------------------------
+
+    def _open(self, node: int, now_s: float) -> Link | None:
+        endpoints = self._view.endpoints_of(node)
+        if not endpoints:
+            return None
+        link = self._by_node[node] = Link(self._sockets, self._view, endpoints, now_s, node)
+        self._all.append(link)
+        return link
+
+    def _recall(self) -> None:
+        """Leaders moved: fail what waits for the old ones, which may be silent for long."""
+        self._moves_seen = self._view.moves
+        routes = self._view.routes
+        for link in list(self._all):
+            link.recall(lambda one: one.node != ANY_NODE and routes.get(one.partition, one.node) != one.node)
+
+    def _tidy(self) -> None:
+        """Forget connections that ended; let one that works be home when home is lost."""
+        if any(link.state is LinkState.ENDED for link in self._all):
+            self._all = [link for link in self._all if link.state is not LinkState.ENDED]
+            self._by_node = {
+                n: link for n, link in self._by_node.items() if link.state is not LinkState.ENDED
+            }
+        if not self.home.ready:
+            other = self._other_ready()
+            if other is not None:
+                old = self.home
+                other.outbox.extend(old.outbox)
+                self._settle(other)
+                old.close()
+                self._all.remove(old)
+
+    def _other_ready(self) -> Link | None:
+        return next((link for link in self._all if link.ready and link is not self.home), None)
+
+    def _seeker(self, but: int, now_s: float) -> Link:
+        link = Link(self._sockets, self._view, self._view.seeds(but), now_s)
+        self._all.append(link)
+        return link
+
+    def _settle(self, link: Link) -> None:
+        self.home = link
+        link.seeks = True
+        if self._by_node.get(link.node) is link:
+            del self._by_node[link.node]

@@ -1,0 +1,436 @@
+"""What the process that speaks with other nodes does with frames: from shards to nodes, and from nodes to shards.
+
+No socket here: `peer_agent.py` gives it messages and takes them. Each node calls every other one; its own fetches and
+reports leave through its calls, and the answers come back the same way. What others ask comes through their calls.
+
+A frame is never lost in silence. Where one cannot be delivered, the follower's shard is told that its conversation with
+the leader's shard has failed, and begins it anew (`Fetcher.failed`); answers that come twice or late are its business.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from ringlog.controller.image import MetadataImage
+from ringlog.controller.records import decode_delta
+from ringlog.errors import (
+    InvalidRequest,
+    LimitExceeded,
+    NodeUnavailable,
+    Overloaded,
+    RinglogError,
+    ShardUnavailable,
+    StaleBroker,
+)
+from ringlog.limits import FRAME_BYTES_MAX, HELLO_AGAIN_MS, REPLICA_OVERFLOW_BYTES_MAX, SHARDS_MAX
+from ringlog.net.framing import HEADER_BYTES, Flag, Header, unpack_header
+from ringlog.net.messages import ErrorReply, decode_body
+from ringlog.net.peer_calls import Call, Caller, Callers, CallState, Lane
+from ringlog.net.peer_wire import decode_hello, error_frame, hello_frame, judge, me_of
+from ringlog.net.wire_errors import raised
+from ringlog.ring.frame import frame_header
+from ringlog.ring.link import LinkEnd
+from ringlog.ring.stats import Stats
+from ringlog.shard.commands import (
+    LENT,
+    REPLICA_APIS,
+    NodeApi,
+    node_frame,
+    pack_u64,
+    place,
+    place_of,
+    unpack_lent,
+)
+
+_SESSION = struct.Struct("<Q")
+_SESSION_AT = slice(16, 24)
+_log = logging.getLogger(__name__)
+
+
+class SendTo(Protocol):
+    """Sends one message to a node, or to who called; False when that is not possible now."""
+
+    def __call__(self, to: int, message: bytes | bytearray, /) -> bool: ...
+
+
+class AnswerTo(Protocol):
+    """Sends one message to who called; False when it is gone."""
+
+    def __call__(self, routing_id: bytes, message: bytes | bytearray, /) -> bool: ...
+
+
+class PeerService:
+    """The work of the peer process between its sockets and its rings."""
+
+    def __init__(
+        self,
+        stats: Stats,
+        *,
+        controller: int,
+        shard_of: Callable[[int], int],
+        send: SendTo,
+        answer: AnswerTo,
+        intact: Callable[[int], bool],
+    ) -> None:
+        """`shard_of`: which shard a process is; `intact`: whether the one that we speak with is still the latest."""
+        self.image = MetadataImage()
+        self.has_image = False
+        self.calls: dict[int, Call] = {}
+        """To every other node of the cluster."""
+        self.callers = Callers()
+        self._me = me_of(self.image)
+        self._stats = stats
+        self._controller = controller
+        self._shard_of = shard_of
+        self._send = send
+        self._answer = answer
+        self._intact = intact
+        self._ends: dict[int, LinkEnd] = {}
+        """By shard, as everything below."""
+        self._regions: dict[int, memoryview] = {}
+        self._releases: dict[int, list[int]] = {}
+        self._overflow: dict[int, deque[bytes]] = {}
+        self._overflow_bytes: dict[int, int] = {}
+        self._served: dict[int, set[Lane]] = {}
+        """The nodes, and their shards, that asked a shard of this node something."""
+        self._now_ms = 0
+
+    def at(self, now_us: int) -> None:
+        """The time of this cycle: monotonic, in microseconds."""
+        self._now_ms = now_us // 1000
+
+    # -- from rings --------------------------------------------------------------------------------------------
+
+    def take_frames(self, process: int, end: LinkEnd) -> bool:
+        """Take what a shard or the controller has written; True when there was something."""
+        messages = end.reader.read_all()
+        for message in messages:
+            if process == self._controller:
+                self._take_delta(message.body)
+            else:
+                self._take_from_shard(process, message.body)
+        end.reader.release()
+        released = self._releases.pop(process, None)
+        if released:
+            end.send(node_frame(NodeApi.RELEASE, pack_u64(*released)))
+        return bool(messages)
+
+    def _take_from_shard(self, process: int, frame: memoryview) -> None:
+        shard = self._shard_of(process)
+        api, flags = NodeApi(frame[1]), int.from_bytes(frame[2:4], "little")
+        lane = int.from_bytes(frame[8:16], "little")
+        node, their_shard = place_of(int.from_bytes(frame[_SESSION_AT], "little"))
+        if flags & Flag.REPLY:
+            message = self._answer_of(process, frame, flags, their_shard)
+            if message is not None:
+                self._answer_node(node, message, lane, their_shard)
+            return
+        message = bytearray(frame)
+        message[_SESSION_AT] = _SESSION.pack(shard)
+        call = self.calls.get(node)
+        if call is not None and call.is_ready:
+            call.lanes.add((shard, lane))
+            if self._send(node, message):
+                self._count_out(message)
+                return
+        self._fail_lane(
+            node, (shard, lane), NodeUnavailable(f"node {node} cannot be reached: {api.name} waits")
+        )
+
+    def _answer_of(
+        self, process: int, frame: memoryview, flags: int, their_shard: int
+    ) -> bytes | bytearray | None:
+        """A shard's answer as it goes to the other node; None when what it lent cannot be trusted any more."""
+        if not flags & LENT:
+            message = bytearray(frame)
+            message[_SESSION_AT] = _SESSION.pack(their_shard)
+            return message
+        lent = unpack_lent(frame[HEADER_BYTES:])
+        self._releases.setdefault(process, []).append(lent.token)
+        region = self._regions[self._shard_of(process)]
+        header = frame_header(
+            api_key=frame[1],
+            partition=int.from_bytes(frame[4:8], "little"),
+            correlation=int.from_bytes(frame[8:16], "little"),
+            session=their_shard,
+            flags=flags & ~LENT,
+            body_bytes=len(lent.head) + lent.data_bytes,
+        )
+        whole = b"".join((header, lent.head, *(region[at : at + nbytes] for at, nbytes in lent.ranges)))
+        # If its owner died, another may have written there; who asked is told when the link is made anew.
+        return whole if self._intact(process) else None
+
+    def _answer_node(self, node: int, message: bytes | bytearray, lane: int, their_shard: int) -> None:
+        caller = self.callers.by_node.get(node)
+        if caller is None:
+            return  # it hung up, and begins anew when it calls again
+        if len(message) > FRAME_BYTES_MAX:
+            _log.error("an answer of %d bytes to node %d is larger than any frame", len(message), node)
+            error = LimitExceeded(
+                f"the answer has {len(message)} bytes, and a frame {FRAME_BYTES_MAX} at most"
+            )
+            message = error_frame(NodeApi.REPLICA_FETCH, error, correlation=lane, session=their_shard)
+        if self._answer(caller.routing_id, message):
+            self._count_out(message)
+        else:
+            self._stats.counts["refused"] += 1
+
+    # -- metadata ----------------------------------------------------------------------------------------------
+
+    def _take_delta(self, frame: memoryview) -> None:
+        if frame[1] != NodeApi.DELTA:
+            return
+        delta = decode_delta(bytes(frame[HEADER_BYTES:]))
+        self.image.apply(delta)
+        if not delta.more:
+            self.has_image = True
+            self._follow_brokers()
+
+    def _follow_brokers(self) -> None:
+        """Call the nodes that there are, and listen to no life of a node that is over."""
+        me, brokers = me_of(self.image), self.image.brokers
+        is_anew, self._me = me != self._me, me
+        wanted = {
+            node: broker.peer_endpoint
+            for node, broker in brokers.items()
+            if me is not None and node != me.node_id and broker.peer_endpoint
+        }
+        for node in [node for node, call in self.calls.items() if wanted.get(node) != call.endpoint]:
+            self._lost(self.calls.pop(node), "it is not there any more, or elsewhere")
+        for node, endpoint in wanted.items():
+            if node not in self.calls:
+                self.calls[node] = Call(node, endpoint)
+            elif is_anew:
+                self._event(self.calls[node], "stranger", "this node was registered anew")
+        for caller in list(self.callers.by_routing_id.values()):
+            known = brokers.get(caller.node)
+            if known is None or known.broker_epoch > caller.broker_epoch:
+                self._hang_up(caller, StaleBroker(f"node {caller.node} is in another life by now. Say hello"))
+
+    def _hang_up(self, caller: Caller, why: RinglogError) -> None:
+        self.callers.left(caller.routing_id)
+        self._forget_served(caller.node)
+        self._answer(caller.routing_id, error_frame(NodeApi.PEER_HELLO, why))
+
+    # -- calls of this node --------------------------------------------------------------------------------------
+
+    def connected(self, node: int) -> None:
+        """The connection of a call is there."""
+        call = self.calls.get(node)
+        if call is not None:
+            self._event(call, "up", "the connection was lost")
+
+    def disconnected(self, node: int) -> None:
+        """It is gone."""
+        call = self.calls.get(node)
+        if call is not None:
+            self._event(call, "down", "the connection was lost")
+
+    def take_answer(self, node: int, frame: memoryview) -> None:
+        """A message came through a call of this node."""
+        call = self.calls.get(node)
+        if call is None:
+            return
+        try:
+            header = unpack_header(frame)
+            if header.api_key == NodeApi.PEER_HELLO:
+                self._answered_hello(call, header, frame[HEADER_BYTES:])
+            elif header.api_key != NodeApi.REPLICA_FETCH or not header.flags & Flag.REPLY:
+                raise InvalidRequest(f"node {node} sent api {header.api_key} as an answer")
+            elif call.is_ready:
+                self._count_in(frame)
+                self._deliver_answer(call, header, frame)
+        except RinglogError as error:
+            self._refused(f"node {node}", error)
+
+    def _deliver_answer(self, call: Call, header: Header, frame: memoryview) -> None:
+        shard, lane = header.received, header.correlation
+        if shard not in self._ends:
+            return  # its process is being restarted, and will ask anew
+        if not self._put(shard, frame, place(call.node)):
+            self._fail_lane(
+                call.node, (shard, lane), Overloaded("the shard is behind with what it asked for")
+            )
+
+    def _answered_hello(self, call: Call, header: Header, body: memoryview) -> None:
+        try:
+            if header.flags & Flag.ERROR:
+                raise raised(decode_body(body, ErrorReply))
+            if self._me is None:
+                return
+            hello = decode_hello(body)
+            judge(hello, self._me, self.image)
+            if hello.node_id != call.node:
+                raise InvalidRequest(f"node {hello.node_id} answers at {call.endpoint} for node {call.node}")
+        except RinglogError as why:
+            self._event(call, "stranger", str(why))
+            if call.told != why.code:  # it is tried again and again: said once is enough
+                call.told = why.code
+                level = logging.INFO if why.retriable else logging.ERROR
+                _log.log(level, "no call to node %d at %s yet: %s", call.node, call.endpoint, why)
+            return
+        call.told = ""
+        self._event(call, "welcome", "")
+
+    def _event(self, call: Call, event: str, why: str) -> None:
+        if call.step(event):
+            self._lost(call, why)
+
+    def _lost(self, call: Call, why: str) -> None:
+        """What was asked through a call is not answered any more."""
+        lanes, call.lanes = call.lanes, set()
+        for lane in lanes:
+            self._fail_lane(call.node, lane, NodeUnavailable(f"node {call.node}: {why}"))
+
+    def _fail_lane(self, node: int, lane: Lane, why: RinglogError) -> None:
+        """A shard of this node is told that its conversation with a shard of another one begins anew."""
+        shard, their_shard = lane
+        self._stats.counts["errors"] += 1
+        if shard in self._ends:
+            frame = error_frame(NodeApi.REPLICA_FETCH, why, correlation=their_shard)
+            self._put(shard, memoryview(frame), place(node), must=True)
+
+    # -- calls of other nodes --------------------------------------------------------------------------------------
+
+    def take_call(self, routing_id: bytes, frame: memoryview) -> None:
+        """A message of a node that called."""
+        self._stats.counts["requests"] += 1
+        try:
+            header = unpack_header(frame)
+            if header.flags:
+                raise InvalidRequest("who calls asks, and answers nothing")
+            if header.api_key == NodeApi.PEER_HELLO:
+                self._greeted(routing_id, frame[HEADER_BYTES:])
+                return
+            caller = self.callers.by_routing_id.get(routing_id)
+            if caller is None:
+                raise StaleBroker("this connection is not known as that of a node. Say hello")
+            if header.api_key not in REPLICA_APIS or header.received >= SHARDS_MAX:
+                raise InvalidRequest(f"api {header.api_key} of shard {header.received} is none between nodes")
+        except RinglogError as error:
+            self._refused("a connection", error)
+            if self.callers.is_news(routing_id):
+                self._answer(routing_id, error_frame(NodeApi.PEER_HELLO, error))
+            return
+        self._count_in(frame)
+        self._ask_shard(caller, header, frame)
+
+    def _greeted(self, routing_id: bytes, body: memoryview) -> None:
+        if self._me is None:
+            raise StaleBroker("this node is not registered yet. Retry")
+        hello = decode_hello(body)
+        try:
+            judge(hello, self._me, self.image)
+        except RinglogError as error:
+            # Each hello is answered: the caller says it again until it is let in, one at a time.
+            self._stats.counts["refused"] += 1
+            self._answer(routing_id, error_frame(NodeApi.PEER_HELLO, error))
+            return
+        self._forget_served(hello.node_id)
+        self.callers.let_in(Caller(routing_id, hello.node_id, hello.broker_epoch))
+        self._answer(routing_id, hello_frame(self._me, hello.node_id, Flag.REPLY))
+
+    def left(self, routing_id: bytes) -> None:
+        """A connection of who called is gone."""
+        caller = self.callers.left(routing_id)
+        if caller is not None:
+            self._forget_served(caller.node)
+
+    def _ask_shard(self, caller: Caller, header: Header, frame: memoryview) -> None:
+        shard, their_shard = header.correlation, header.received
+        if shard in self._ends:
+            self._served.setdefault(shard, set()).add((caller.node, their_shard))
+            if self._put(shard, frame, place(caller.node, their_shard)):
+                return
+            why: RinglogError = Overloaded("the shard is behind with its requests")
+        else:
+            why = ShardUnavailable(f"shard {shard} is not there, or being restarted")
+        self._refuse_lane(caller.node, shard, their_shard, why)
+
+    def _refuse_lane(self, node: int, shard: int, their_shard: int, why: RinglogError) -> None:
+        """A shard of another node is told that its conversation with one of ours begins anew."""
+        self._stats.counts["errors"] += 1
+        caller = self.callers.by_node.get(node)
+        if caller is not None:
+            frame = error_frame(NodeApi.REPLICA_FETCH, why, correlation=shard, session=their_shard)
+            self._answer(caller.routing_id, frame)
+
+    def _forget_served(self, node: int) -> None:
+        for lanes in self._served.values():
+            lanes.difference_update([lane for lane in lanes if lane[0] == node])
+
+    # -- into rings ------------------------------------------------------------------------------------------------
+
+    def _put(self, shard: int, frame: memoryview, session: int, *, must: bool = False) -> bool:
+        """Into a shard's ring, or behind what waits for room in it; False when too much does. What `must` be told is
+        small, and there is one such frame for each that the shard has sent."""
+        if not self._overflow.get(shard):
+            writer = self._ends[shard].writer
+            body = writer.claim(len(frame))
+            if body is not None:
+                body[:] = frame
+                body[_SESSION_AT] = _SESSION.pack(session)
+                writer.commit()
+                return True
+        waiting = self._overflow_bytes.get(shard, 0) + len(frame)
+        if waiting > REPLICA_OVERFLOW_BYTES_MAX and not must:
+            self._stats.counts["refused"] += 1
+            return False
+        copy = bytearray(frame)
+        copy[_SESSION_AT] = _SESSION.pack(session)
+        self._overflow_bytes[shard] = waiting
+        self._overflow.setdefault(shard, deque()).append(bytes(copy))
+        return True
+
+    def retry_overflow(self) -> bool:
+        """Give rings what they had no room for; False while something still waits."""
+        all_out = True
+        for shard, waiting in self._overflow.items():
+            while waiting:
+                if not self._ends[shard].writer.write(waiting[0]):
+                    all_out = False
+                    break
+                self._overflow_bytes[shard] -= len(waiting.popleft())
+        return all_out
+
+    # -- time and deaths -------------------------------------------------------------------------------------------
+
+    def greet(self) -> int | None:
+        """Say hello where one is due; when the next one is, None if none will be."""
+        due = []
+        for call in self.calls.values():
+            if call.state is not CallState.GREETING or self._me is None:
+                continue
+            if call.greet_ms <= self._now_ms:
+                call.greet_ms = self._now_ms + HELLO_AGAIN_MS
+                self._send(call.node, hello_frame(self._me, call.node))
+            due.append(call.greet_ms)
+        return min(due, default=None)
+
+    def connect(self, process: int, end: LinkEnd, region: memoryview | None) -> None:
+        """A process began, or began anew: whoever waits for its last incarnation is told."""
+        if process == self._controller:
+            return
+        shard = self._shard_of(process)
+        self._ends[shard] = end
+        if region is not None:
+            self._regions[shard] = region
+        self._releases.pop(process, None)
+        self._overflow.pop(shard, None)
+        self._overflow_bytes.pop(shard, None)
+        for node, their_shard in self._served.pop(shard, set()):
+            self._refuse_lane(node, shard, their_shard, ShardUnavailable(f"shard {shard} was restarted"))
+
+    def _refused(self, who: str, error: RinglogError) -> None:
+        self._stats.counts["refused"] += 1
+        _log.debug("%s is refused: %s", who, error)
+
+    def _count_in(self, frame: memoryview) -> None:
+        self._stats.counts["bytes_in"] += len(frame)
+
+    def _count_out(self, message: bytes | bytearray) -> None:
+        self._stats.counts["bytes_out"] += len(message)
