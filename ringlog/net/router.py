@@ -270,7 +270,7 @@ class RouterAgent:
         take, knows = self.service.take, self.service.peers.knows
         for _ in range(RECEIVE_MESSAGES_MAX):
             # Asked first: to find nothing costs an exception, four times as much.
-            if not socket.get(_EVENTS) & _POLLIN:
+            if not int(socket.get(_EVENTS)) & _POLLIN:
                 return False
             routing_id = socket.recv(_NOBLOCK)
             frame = socket.recv(copy=False)

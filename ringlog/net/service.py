@@ -355,7 +355,10 @@ class NetService:
             lent = unpack_lent(frame[HEADER_BYTES:])
             self._releases.setdefault(process, []).append(lent.token)
             region = self._regions[process]
-            pieces = [lent.head, *(region[at : at + nbytes] for at, nbytes in lent.ranges)]
+            pieces: list[bytes | memoryview] = [
+                lent.head,
+                *(region[at : at + nbytes] for at, nbytes in lent.ranges),
+            ]
             message = _message(api_key, correlation, partition, flags & ~LENT, pieces)
             if not self._intact(process):
                 return  # its owner died, and another may have written there: the request will be refused
