@@ -187,7 +187,9 @@ class PartitionQueue:
             return False
         # A node remembers so many batches. Were more to follow one that is in doubt, the node would have forgotten it
         # when it comes again, and refuse it as out of order although it stands in the log.
-        oldest = min((batch.order for batch in self.in_flight), default=order)
+        if not self.in_flight:
+            return True
+        oldest = min([batch.order for batch in self.in_flight])
         return order - oldest < PRODUCER_BATCHES_KEPT
 
     # -- what came of it -------------------------------------------------------------------------------------

@@ -99,6 +99,10 @@ class ActiveController:
                 return self._producer_ids.init_producer(image)
         raise UnsupportedVersion(f"{type(request).__name__} is no request to the controller")
 
+    def lost(self, node_id: int, now_ms: float) -> None:
+        """The connection to a node broke then."""
+        self._liveness.lost(node_id, now_ms)
+
     def due(self, now_ms: float) -> list[MetadataRecord]:
         """Records that nobody asked for: one node that fell silent is fenced, or leadership goes home."""
         for node_id in self._liveness.silent(self.planned, now_ms):

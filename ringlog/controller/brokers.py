@@ -14,7 +14,7 @@ from ringlog.controller.commands import Outcome
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Broker, MetadataRecord, Partition
 from ringlog.errors import InvalidRequest, StaleBroker
-from ringlog.limits import SHARDS_MAX
+from ringlog.limits import BROKER_LOST_MS, SHARDS_MAX
 from ringlog.net.cluster_messages import (
     BrokerHeartbeatReply,
     BrokerHeartbeatRequest,
@@ -142,6 +142,13 @@ class Liveness:
     def heard(self, node_id: int, now_ms: float) -> None:
         """A sign of life."""
         self._heard_ms[node_id] = now_ms
+
+    def lost(self, node_id: int, now_ms: float) -> None:
+        """The connection to a node broke: it is heard of again soon, or not at all. Not at once fenced: it may be its
+        controller process alone that died, and is started anew."""
+        if self._since_ms is not None:
+            heard_ms = self._heard_ms.get(node_id, self._since_ms)
+            self._heard_ms[node_id] = min(heard_ms, now_ms - self._session_ms + BROKER_LOST_MS)
 
     def silent(self, image: MetadataImage, now_ms: float) -> list[int]:
         """Nodes that should be fenced."""

@@ -18,6 +18,7 @@ from ringlog.controller.records import (
     encode_record,
 )
 from ringlog.errors import InvalidRequest, NotEnoughBrokers, PartitionBusy, StaleBroker
+from ringlog.limits import BROKER_LOST_MS, BROKER_SESSION_MS
 from ringlog.model import NO_LEADER
 from ringlog.net.cluster_messages import (
     AlterIsrReply,
@@ -357,6 +358,22 @@ def test_only_who_is_silent_for_a_session_is_fenced_and_a_new_controller_waits_o
     assert liveness.silent(image, 2050) == []
     liveness.leave_office()
     assert liveness.silent(image, 1e9) == []
+
+
+def test_a_node_whose_connection_broke_is_fenced_sooner_unless_it_is_heard_again():
+    image = cluster()
+    liveness = brokers.Liveness(session_ms=BROKER_SESSION_MS)
+    liveness.take_office(0)
+    for node_id in (1, 2, 3):
+        liveness.heard(node_id, 10_000)
+    liveness.lost(1, 10_100)
+    liveness.lost(2, 10_100)
+    assert liveness.silent(image, 10_100 + BROKER_LOST_MS) == [], (
+        "its controller process may be back any moment"
+    )
+    liveness.heard(2, 10_200)
+    assert liveness.silent(image, 10_101 + BROKER_LOST_MS) == [1]
+    assert liveness.silent(image, 10_001 + BROKER_SESSION_MS) == [1, 3]
 
 
 def test_an_image_is_made_again_from_its_own_records():
