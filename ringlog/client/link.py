@@ -172,10 +172,12 @@ class Link:
         return True
 
     def _expire(self, now_s: float) -> None:
-        for request in self._session.expired(now_s):
-            request.on_error(
-                RequestTimeout(f"no answer from {self.endpoint} within {request.timeout_s:.3g} s")
-            )
+        due_s = self._session.next_deadline_s()
+        if due_s is not None and due_s <= now_s:
+            for request in self._session.expired(now_s):
+                request.on_error(
+                    RequestTimeout(f"no answer from {self.endpoint} within {request.timeout_s:.3g} s")
+                )
         if self.outbox:
             for request in [one for one in self.outbox if one.deadline_s <= now_s]:
                 self.outbox.remove(request)
