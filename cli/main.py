@@ -44,6 +44,7 @@ class RinglogGroup(LazyGroup):
     lazy={
         "bench": LazyCommand("cli.bench.command:bench", "Measure how fast a node takes and gives records."),
         "bridge": LazyCommand("cli.bridge:bridge", "Serve topics to Spark executors as Arrow."),
+        "cluster": LazyCommand("cli.cluster:cluster", "Look at the nodes of a cluster, and how they are."),
         "consume": LazyCommand("cli.consume:consume", "Print the records of a topic."),
         "demo": LazyCommand("cli.demo:demo", "Watch a log append, die, recover and read back."),
         "doctor": LazyCommand("cli.doctor:doctor", "Check what this machine lacks, and how to fix it."),

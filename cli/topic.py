@@ -11,6 +11,8 @@ from cli.lazy import HelpfulGroup
 from cli.options import client_options, group_options
 from cli.settings import parse_settings
 
+MIN_INSYNC = "min.insync.replicas"
+
 
 @click.group(cls=HelpfulGroup)
 @group_options
@@ -33,7 +35,18 @@ def topic() -> None:
     type=click.IntRange(min=1),
     help="How many; by default as many as the node is set to.",
 )
-@click.option("--replication-factor", "-r", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option(
+    "--replication-factor",
+    "-r",
+    type=click.IntRange(min=1),
+    help="On how many nodes; by default on three, or on as many as the cluster has.",
+)
+@click.option(
+    "--min-insync",
+    "-m",
+    type=click.IntRange(min=1),
+    help="So many replicas must be in sync for a write with acks=all: min.insync.replicas.",
+)
 @click.option(
     "--config", "-c", "settings", multiple=True, metavar="KEY=VALUE", help="A setting; may be repeated."
 )
@@ -42,7 +55,8 @@ def topic() -> None:
 def create(
     name: str,
     partitions: int | None,
-    replication_factor: int,
+    replication_factor: int | None,
+    min_insync: int | None,
     settings: tuple[str, ...],
     if_not_exists: bool,
     bootstrap: str,
@@ -54,16 +68,27 @@ def create(
     Examples:
       ringlog topic create orders
       ringlog topic create orders --partitions 16 --config segment.bytes=268435456
+      ringlog topic create orders --replication-factor 3 --min-insync 2
       ringlog topic create orders --if-not-exists --json
     """
     from cli.topic_calls import create_topic
 
+    config = dict(parse_settings(settings, "--config"))
+    if min_insync is not None:
+        if MIN_INSYNC in config:
+            raise click.UsageError(f"--min-insync and --config {MIN_INSYNC} say the same; give one of them.")
+        if replication_factor is not None and min_insync > replication_factor:
+            raise click.UsageError(
+                f"--min-insync {min_insync} with {replication_factor} replicas: nothing could ever be written. "
+                "Ask for fewer, or for more replicas."
+            )
+        config[MIN_INSYNC] = str(min_insync)
     create_topic(
         bootstrap,
         name,
         partitions=partitions,
         replication_factor=replication_factor,
-        config=parse_settings(settings, "--config"),
+        config=config,
         if_not_exists=if_not_exists,
         as_json=as_json,
     )
@@ -90,7 +115,7 @@ def list_(internal: bool, bootstrap: str, as_json: bool) -> None:
 @click.option("--settings", is_flag=True, help="Show all settings, and where each comes from.")
 @client_options
 def describe(names: tuple[str, ...], settings: bool, bootstrap: str, as_json: bool) -> None:
-    """Show the partitions of topics, what is in them, and their settings.
+    """Show the partitions of topics, what is in them, and their settings; in a cluster also who leads and keeps them.
 
     \b
     Examples:

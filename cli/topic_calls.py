@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cli.clients import open_admin
-from cli.counted import counted
+from cli.counted import counted, node_list
 from cli.output import print_json
 from cli.screen import print_table
 from cli.topic_errors import naming_near_topics
@@ -15,7 +15,7 @@ from ringlog.errors import TopicExists
 
 if TYPE_CHECKING:
     from ringlog import Admin
-    from ringlog.client.admin import TopicInfo
+    from ringlog.client.admin import PartitionInfo, TopicInfo
 
 
 def create_topic(
@@ -23,7 +23,7 @@ def create_topic(
     name: str,
     *,
     partitions: int | None,
-    replication_factor: int,
+    replication_factor: int | None,
     config: Mapping[str, str],
     if_not_exists: bool,
     as_json: bool,
@@ -35,7 +35,7 @@ def create_topic(
             described = admin.create_topic(
                 name,
                 num_partitions=-1 if partitions is None else partitions,
-                replication_factor=replication_factor,
+                replication_factor=-1 if replication_factor is None else replication_factor,
                 config=config,
             )
         except TopicExists as exists:
@@ -46,10 +46,17 @@ def create_topic(
             created = False
             described = admin.describe_topic(name)
     count = len(described.partitions)
+    replicas = _replicas(described)
     if as_json:
-        print_json({"name": name, "partitions": count, "created": created})
+        print_json({"name": name, "partitions": count, "replicas": replicas, "created": created})
     else:
-        print(f"{'Created' if created else 'Found'} {name} with {counted(count, 'partition')}.")
+        on = f" on {replicas} nodes each" if replicas > 1 else ""
+        print(f"{'Created' if created else 'Found'} {name} with {counted(count, 'partition')}{on}.")
+
+
+def _replicas(described: TopicInfo) -> int:
+    """On how many nodes the partitions are kept; the smallest number, should they differ."""
+    return min((len(p.replicas) for p in described.partitions if p.replicas), default=1)
 
 
 def list_topics(bootstrap: str, *, internal: bool, as_json: bool) -> None:
@@ -96,6 +103,7 @@ def describe_topics(bootstrap: str, names: Sequence[str], *, all_settings: bool,
 
 
 PARTITION_FIELDS = ("log_start_offset", "readable_offset", "next_offset", "bytes", "segments", "status")
+REPLICA_FIELDS = ("leader_epoch", "replicas", "isr")
 
 
 def _description(described: TopicInfo) -> dict[str, Any]:
@@ -103,7 +111,11 @@ def _description(described: TopicInfo) -> dict[str, Any]:
         "name": described.name,
         "config": dict(described.config),
         "partitions": [
-            {"partition": p.index, "leader": p.leader, **{f: getattr(p, f) for f in PARTITION_FIELDS}}
+            {
+                "partition": p.index,
+                "leader": p.leader,
+                **{f: getattr(p, f) for f in (*PARTITION_FIELDS, *(REPLICA_FIELDS if p.replicas else ()))},
+            }
             for p in described.partitions
         ],
     }
@@ -131,10 +143,12 @@ def _print_description(described: TopicInfo, settings: Mapping[str, Any]) -> Non
     else:
         for key, value in sorted(described.config.items()):
             print(f"  {key} = {value}")
-    headings = ("PARTITION", "FIRST", "READABLE", "NEXT", "MB", "SEGMENTS", "STATUS")
+    clustered = any(p.replicas for p in described.partitions)
+    headings = ("FIRST", "READABLE", "NEXT", "MB", "SEGMENTS", "STATUS")
     rows = [
         (
             p.index,
+            *((_leader(p), node_list(p.replicas), node_list(p.isr)) if clustered else ()),
             p.log_start_offset,
             p.readable_offset,
             p.next_offset,
@@ -144,7 +158,11 @@ def _print_description(described: TopicInfo, settings: Mapping[str, Any]) -> Non
         )
         for p in described.partitions
     ]
-    print_table(headings, rows)
+    print_table(("PARTITION", *(("LEADER", "REPLICAS", "IN SYNC") if clustered else ()), *headings), rows)
+
+
+def _leader(partition: PartitionInfo) -> str:
+    return str(partition.leader) if partition.leader >= 0 else "none"
 
 
 def alter_topic(bootstrap: str, name: str, config: dict[str, str | None], *, as_json: bool) -> None:

@@ -73,7 +73,7 @@ class Sender:
     def step(self, now_s: float) -> list[Send]:
         """What to send now, in order."""
         sends: list[Send] = []
-        due = dict.fromkeys(self._take_touched())
+        due = dict.fromkeys(self._take_touched()) if self._accumulator.touched else {}
         while self._timers and self._timers[0][0] <= now_s:
             queue = heapq.heappop(self._timers)[2]
             queue.timer_s = None
@@ -93,18 +93,20 @@ class Sender:
     def _serve(self, queue: PartitionQueue, now_s: float, sends: list[Send]) -> None:
         if queue.open is not None and now_s >= queue.open.opened_s + self._delivery_timeout_s:
             self._accumulator.close(queue)
-        for batch in queue.expired(now_s):
-            self._give_up(queue, batch, delivery_timeout(batch, self._delivery_timeout_s))
-        before = queue.producer
-        for batch in queue.resend(now_s):
-            self._leave(queue, batch, sends)
-        self._retire(before, queue)
+        if queue.failed or queue.ready:
+            for batch in queue.expired(now_s):
+                self._give_up(queue, batch, delivery_timeout(batch, self._delivery_timeout_s))
+        if queue.failed:
+            before = queue.producer
+            for batch in queue.resend(now_s):
+                self._leave(queue, batch, sends)
+            self._retire(before, queue)
         if self._idempotent and queue.producer is None and (queue.ready or queue.open):
             queue.producer = self._producer
             if queue.producer is None:
                 self._waiting[queue] = None
         few_bytes = 0 if self.flushing else self._few_bytes
-        while True:
+        while queue.ready or queue.open is not None:
             next_batch = queue.next_to_send(self._idempotent)
             if next_batch is not None:
                 self._leave(queue, next_batch, sends)
@@ -112,7 +114,8 @@ class Sender:
                 self._accumulator.close(queue)
             else:
                 break
-        self._set_timer(queue, now_s)
+        if queue.failed or queue.ready or queue.open is not None:
+            self._set_timer(queue, now_s)
 
     def _lingered(self, queue: PartitionQueue, now_s: float) -> bool:
         opened = queue.open
@@ -162,8 +165,8 @@ class Sender:
         again = error.retriable or (isinstance(error, OutOfOrderSequence) and batch.sequence >= 0)
         queue.failures += 1
         backoff_s = min(self._backoff_s * 2 ** min(queue.failures - 1, 20), self._backoff_max_s)
-        if isinstance(error, OutOfOrderSequence):
-            backoff_s = 0.0  # the batch before it has the back-off
+        if isinstance(error, OutOfOrderSequence) or queue.moving:
+            backoff_s = 0.0  # the batch before it has the back-off; a new leader was not asked yet
         if not again or batch.attempts >= self._attempts_max:
             self._give_up(queue, batch, error)
         else:

@@ -44,6 +44,8 @@ class Request:
     timeout_s: float = 30.0
     expects_reply: bool = True
     headroom: bool = False
+    waits_s: float = 0.0
+    """How long the node may hold it back before it answers, as a long poll: it is not silent meanwhile."""
     node: int = ANY_NODE
     """The node that must get it; ANY_NODE: the one that leads the partition, or any when it is about none."""
     deadline_s: float = 0.0
@@ -142,6 +144,12 @@ class Session:
             if request is not None:
                 late.append(request)
         return late
+
+    def answer_due_s(self) -> float | None:
+        """When the oldest request could have been answered by a node that has nothing else to do."""
+        for request in self._pending.values():
+            return request.deadline_s - request.timeout_s + request.waits_s
+        return None
 
     def recall(self, unwanted: Callable[[Request], bool]) -> list[Request]:
         """Take out requests whose answers nobody needs any more, in the order they were sent."""

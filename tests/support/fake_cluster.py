@@ -41,6 +41,8 @@ class ClusterNode(RouterNode):
                 leader = self.cluster.leader_of(header.partition)
                 if leader != self.node_id:
                     raise NotLeader(f"node {leader} leads partition {header.partition}")
+            if header.api_key == Api.CREATE_TOPIC:
+                self.cluster.factors.append(decode_body(body, messages.CreateTopicRequest).replication_factor)
             self.producer_ids = self.cluster.producer_ids = self.cluster.producer_ids + 1
             return super().answer(header, body)
 
@@ -85,6 +87,8 @@ class FakeCluster:
         self.logs: dict[int, MemoryLog] = defaultdict(MemoryLog)
         self.producer_ids = 1000
         self.fenced: set[int] = set()
+        self.factors: list[int] = []
+        """The replication factors that were asked for."""
         self.nodes: dict[int, ClusterNode] = {}
         for node_id in range(1, nodes + 1):
             self.nodes[node_id] = ClusterNode(self, node_id)

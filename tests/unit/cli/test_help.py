@@ -36,7 +36,7 @@ def test_all_commands_are_there():
     }
     assert names >= {f"group {name}" for name in ("list", "describe", "reset", "delete")}
     assert names >= {"bench produce", "bench consume", "bench latency", "log dump", "log verify", "demo"}
-    assert names >= {"doctor", "plan", "tune"}
+    assert names >= {"doctor", "plan", "tune", "cluster describe"}
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
@@ -57,7 +57,8 @@ def test_bootstrap_may_follow_commands_that_look_after_a_node(run, path):
 
 
 @pytest.mark.parametrize(
-    "path", [path for path in COMMANDS if path[0] in ("topic", "group", "produce", "consume", "bench")]
+    "path",
+    [path for path in COMMANDS if path[0] in ("topic", "group", "cluster", "produce", "consume", "bench")],
 )
 def test_bootstrap_may_follow_every_command_that_talks_to_a_node(run, path):
     text = run(*path, "--help").stdout

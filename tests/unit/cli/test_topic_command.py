@@ -21,7 +21,7 @@ def test_create_says_what_there_is_now(run, node):
 
 def test_create_without_a_number_leaves_it_to_the_node(run, node):
     assert lines(run("topic", "create", "orders", "--json")) == [
-        {"name": "orders", "partitions": 4, "created": True}
+        {"name": "orders", "partitions": 4, "replicas": 1, "created": True}
     ]
 
 
@@ -31,7 +31,7 @@ def test_create_refuses_a_name_that_is_taken_and_says_what_to_do(run, node):
     assert result.exit_code == ExitCode.REFUSED
     assert "is there already" in result.stderr and "--if-not-exists" in result.stderr
     again = run("topic", "create", "orders", "--if-not-exists", "--json")
-    assert lines(again) == [{"name": "orders", "partitions": 1, "created": False}]
+    assert lines(again) == [{"name": "orders", "partitions": 1, "replicas": 1, "created": False}]
 
 
 def test_list_shows_topics_by_name_without_internal_ones(run, node):

@@ -1,0 +1,108 @@
+"""What the commands of `ringlog cluster` do: call the library, and print what it said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from cli.clients import open_admin
+from cli.counted import counted
+from cli.output import print_json
+from cli.screen import print_table
+
+if TYPE_CHECKING:
+    from ringlog.client.cluster_info import ClusterInfo
+    from ringlog.model import TopicPartition
+
+NAMED_MAX = 5
+"""Partitions that a line names; --json names all."""
+
+
+def describe_cluster(bootstrap: str, *, as_json: bool) -> None:
+    """Print the nodes, and what is wrong."""
+    with open_admin(bootstrap) as admin:
+        found = admin.describe_cluster()
+    if as_json:
+        print_json(_description(found))
+    else:
+        _print_cluster(found)
+
+
+def _description(found: ClusterInfo) -> dict[str, Any]:
+    return {
+        "cluster_id": found.cluster_id,
+        "controller": found.controller_id,
+        "topics": found.topics,
+        "partitions": found.partitions,
+        "nodes": [
+            {
+                "node": node.node_id,
+                "live": node.live,
+                "rack": node.rack,
+                "leads": node.leads,
+                "replicas": node.replicas,
+                "in_sync": node.in_sync,
+                "endpoints": node.endpoints,
+            }
+            for node in found.nodes
+        ],
+        "healthy": found.healthy,
+        "under_replicated": [str(tp) for tp in found.under_replicated],
+        "below_min_insync": [str(tp) for tp in found.below_min_insync],
+        "offline": [str(tp) for tp in found.offline],
+    }
+
+
+def _print_cluster(found: ClusterInfo) -> None:
+    holds = f"{counted(found.topics, 'topic')}, {counted(found.partitions, 'partition')}"
+    if not found.nodes:
+        print(f"node {found.node_id} at {found.endpoints[0]}, by itself, {holds}")
+        return
+    leader = "nobody leads" if found.controller_id < 0 else f"node {found.controller_id} leads"
+    print(f"cluster {found.cluster_id}: {counted(len(found.nodes), 'node')}, {holds}; {leader} the metadata")
+    print_table(
+        ("NODE", "STATE", "RACK", "LEADS", "REPLICAS", "IN SYNC", "ADDRESS"),
+        [
+            (
+                node.node_id,
+                "live" if node.live else "away",
+                node.rack or "-",
+                node.leads,
+                node.replicas,
+                node.in_sync,
+                _address(node.endpoints),
+            )
+            for node in found.nodes
+        ],
+    )
+    print()
+    for line in _dangers(found):
+        print(line)
+
+
+def _dangers(found: ClusterInfo) -> list[str]:
+    away = [str(node.node_id) for node in found.nodes if not node.live]
+    lines = []
+    if found.offline:
+        lines.append(f"{_some(found.offline)} without a leader: start the nodes that keep them.")
+    if found.below_min_insync:
+        lines.append(
+            f"{_some(found.below_min_insync)} below min.insync.replicas: writes with acks=all are refused."
+        )
+    if found.under_replicated:
+        lines.append(f"{_some(found.under_replicated)} with replicas that are not in sync.")
+    if away:
+        lines.append(f"Away: {', '.join(away)}. What they keep is in sync again soon after they come back.")
+    return lines or ["All replicas are in sync."]
+
+
+def _some(partitions: Sequence[TopicPartition]) -> str:
+    names = ", ".join(str(tp) for tp in partitions[:NAMED_MAX])
+    more = f" and {len(partitions) - NAMED_MAX:,} more" if len(partitions) > NAMED_MAX else ""
+    return f"{counted(len(partitions), 'partition')} ({names}{more})"
+
+
+def _address(endpoints: Sequence[str]) -> str:
+    """What to give to --bootstrap; the ipc:// endpoints are found by clients themselves."""
+    far = [endpoint.removeprefix("tcp://") for endpoint in endpoints if endpoint.startswith("tcp://")]
+    return far[0] if far else "-"
