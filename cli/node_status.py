@@ -37,6 +37,13 @@ def _print_status(found: NodeStatus) -> None:
     print(
         f"node {found.pid} on {found.endpoints[0]}, up for {duration(found.uptime_s)}, data in {found.data_dir}"
     )
+    if found.cluster is not None:
+        cluster, role = (
+            found.cluster,
+            "the controller" if found.cluster.is_controller else "not the controller",
+        )
+        live = cluster.nodes - cluster.nodes_fenced
+        print(f"in a cluster of {counted(cluster.nodes, 'node')}, {live} of them up; {role}")
     print(
         f"{counted(found.partitions, 'partition')}, {counted(found.connections, 'connection')}, "
         f"{found.rss_bytes / 1e6:,.0f} MB of memory, {found.disk_free_bytes / 1e9:,.1f} GB of disk free"

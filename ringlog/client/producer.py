@@ -42,6 +42,7 @@ _LOOK_AT_TOPICS_S = 1.0
 _LOOK_AGAIN_S = 0.05
 """Between two looks while records wait for a topic whose metadata proved wrong; longer when it lasts."""
 _LOOK_AGAIN_MAX_S = 0.5
+"""Reached after five seconds: until then a leader that takes over is found in less than a tenth of the time it took."""
 _CLOSED = "the producer was closed; make a new one"
 
 
@@ -399,7 +400,7 @@ class Producer:
             if name in self._misplaced and any(queue.lost for queue in queues.queues):
                 # Nobody knows the new leader yet.
                 self._connection.forget(name)
-                self._look_pause_s = min(1.5 * self._look_pause_s, _LOOK_AGAIN_MAX_S)
+                self._look_pause_s = min(1.05 * self._look_pause_s, _LOOK_AGAIN_MAX_S)
             else:
                 # What came, if only that the topic is gone, is looked at again in its turn.
                 self._misplaced.discard(name)

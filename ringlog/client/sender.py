@@ -165,8 +165,8 @@ class Sender:
         again = error.retriable or (isinstance(error, OutOfOrderSequence) and batch.sequence >= 0)
         queue.failures += 1
         backoff_s = min(self._backoff_s * 2 ** min(queue.failures - 1, 20), self._backoff_max_s)
-        if isinstance(error, OutOfOrderSequence):
-            backoff_s = 0.0  # the batch before it has the back-off
+        if isinstance(error, OutOfOrderSequence) or queue.moving:
+            backoff_s = 0.0  # the batch before it has the back-off; a new leader was not asked yet
         if not again or batch.attempts >= self._attempts_max:
             self._give_up(queue, batch, error)
         else:

@@ -103,6 +103,10 @@ class ActiveController:
         """The connection to a node broke then."""
         self._liveness.lost(node_id, now_ms)
 
+    def dead(self, node_id: int) -> None:
+        """It is certain that no process of a node is left: it is fenced with what is due next."""
+        self._liveness.dead(node_id)
+
     def due(self, now_ms: float) -> list[MetadataRecord]:
         """Records that nobody asked for: one node that fell silent is fenced, or leadership goes home."""
         for node_id in self._liveness.silent(self.planned, now_ms):

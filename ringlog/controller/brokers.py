@@ -150,6 +150,10 @@ class Liveness:
             heard_ms = self._heard_ms.get(node_id, self._since_ms)
             self._heard_ms[node_id] = min(heard_ms, now_ms - self._session_ms + BROKER_LOST_MS)
 
+    def dead(self, node_id: int) -> None:
+        """A node is gone, until it is heard again."""
+        self._heard_ms[node_id] = float("-inf")
+
     def silent(self, image: MetadataImage, now_ms: float) -> list[int]:
         """Nodes that should be fenced."""
         since_ms = self._since_ms

@@ -232,6 +232,16 @@ def test_who_loses_the_connection_to_its_leader_asks_for_an_election_soon():
         assert isinstance(reply, VoteReply) and reply.granted, "and grants one to others that lost it"
 
 
+def test_those_who_lost_the_same_leader_ask_one_after_another():
+    due = []
+    for node_id in (2, 3):
+        raft = voter(node_id)
+        raft.receive(AppendRequest(1, VOTERS[0], 0, 0, (Entry(1, 1, "start"),), 0), 1000)
+        raft.lost(1, 1001)
+        due.append(raft.due_ms)
+    assert due[1] - due[0] >= TIMING.beat_ms / 4, "or they would split the votes"
+
+
 def test_a_leader_that_is_heard_again_after_a_broken_connection_goes_on():
     raft = voter(2)
     raft.receive(AppendRequest(1, VOTERS[0], 0, 0, (Entry(1, 1, "start"),), 0), 1000)

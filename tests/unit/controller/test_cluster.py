@@ -376,6 +376,16 @@ def test_a_node_whose_connection_broke_is_fenced_sooner_unless_it_is_heard_again
     assert liveness.silent(image, 10_001 + BROKER_SESSION_MS) == [1, 3]
 
 
+def test_a_node_that_is_certainly_dead_is_fenced_at_once_until_it_is_heard():
+    image = cluster()
+    liveness = brokers.Liveness(session_ms=BROKER_SESSION_MS)
+    liveness.take_office(0)
+    liveness.dead(2)
+    assert liveness.silent(image, 0) == [2]
+    liveness.heard(2, 1)
+    assert liveness.silent(image, 2) == []
+
+
 def test_an_image_is_made_again_from_its_own_records():
     image = cluster(racks=3)
     replay(image, brokers.fence(image, 2))
