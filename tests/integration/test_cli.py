@@ -272,7 +272,8 @@ def test_a_node_is_started_looked_at_and_stopped(tmp_path):
             producer.produce("warm", b"x", partition=2).result(WITHIN_S)
         named = run("status", "--bootstrap", address, "--json")
         assert named.returncode == ExitCode.OK
-        assert [(hot["topic"], hot["index"]) for hot in json.loads(named.stdout)["hottest"]][0] == ("warm", 2)
+        hottest = json.loads(named.stdout)["hottest"]
+        assert (hottest[0]["topic"], hottest[0]["index"]) == ("warm", 2)
         other = run("stop", "--bootstrap", "127.0.0.1:1")
         assert other.returncode == ExitCode.REFUSED and f"listens on {address}" in other.stderr
         second = run("start")
