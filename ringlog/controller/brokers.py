@@ -14,7 +14,7 @@ from ringlog.controller.commands import Outcome
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Broker, MetadataRecord, Partition
 from ringlog.errors import InvalidRequest, StaleBroker
-from ringlog.limits import BROKER_LOST_MS, SHARDS_MAX
+from ringlog.limits import BROKER_ABSENT_MS, BROKER_LOST_MS, SHARDS_MAX
 from ringlog.net.cluster_messages import (
     BrokerHeartbeatReply,
     BrokerHeartbeatRequest,
@@ -153,6 +153,24 @@ class Liveness:
     def dead(self, node_id: int) -> None:
         """A node is gone, until it is heard again."""
         self._heard_ms[node_id] = float("-inf")
+
+    def stood_still(self, gap_ms: float, now_ms: float) -> None:
+        """Nobody could be heard for a while: it does not count against them."""
+        for node_id, heard_ms in self._heard_ms.items():
+            self._heard_ms[node_id] = min(heard_ms + gap_ms, now_ms)
+        if self._since_ms is not None:
+            self._since_ms = min(self._since_ms + gap_ms, now_ms)
+
+    def absent(self, image: MetadataImage, now_ms: float) -> list[int]:
+        """Nodes that are fenced, and were not heard of for so long that nobody need wait for them."""
+        since_ms = self._since_ms
+        if since_ms is None:
+            return []
+        return [
+            node_id
+            for node_id, broker in image.brokers.items()
+            if broker.fenced and now_ms - self._heard_ms.get(node_id, since_ms) > BROKER_ABSENT_MS
+        ]
 
     def silent(self, image: MetadataImage, now_ms: float) -> list[int]:
         """Nodes that should be fenced."""

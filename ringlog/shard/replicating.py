@@ -271,12 +271,18 @@ class ReplicationDesk:
         if isinstance(action, Truncate):
             self._truncate(hosted, action.offset, now_ms)
         elif isinstance(action, BeginAt):
-            raise ReplicaHalted(
-                f"{hosted.name}: the leader's log begins at {action.offset}, behind the end of this one at "
-                f"{log.end_offset}. Stop the node, move the partition's directory away, and start it again"
+            _log.warning(
+                "%s begins anew at %d: its leader has deleted what comes after %d",
+                hosted.name,
+                action.offset,
+                log.end_offset,
             )
+            self._begin_at(hosted, action.offset, now_ms)
         elif isinstance(action, Append):
             assert table is not None
+            if spans[0].base_offset < log.end_offset:
+                # The leader's log begins within this batch; batches are kept whole.
+                log = self._begin_at(hosted, spans[0].base_offset, now_ms)
             append_as_they_are(self._store, hosted.name, data, table, now_ms=now_ms)
             follower.appended(part, log)
         self._advanced(hosted)
@@ -289,6 +295,13 @@ class ReplicationDesk:
         replica = hosted.replica
         assert replica is not None
         self._fetchers[self._lane_of[hosted.partition]].add(replica, HostedLog(hosted.log))
+
+    def _begin_at(self, hosted: HostedPartition, offset: int, now_ms: int) -> HostedLog:
+        self._hosting.begin_at(hosted, offset, now_ms)
+        log, replica = HostedLog(hosted.log), hosted.replica
+        assert replica is not None
+        self._fetchers[self._lane_of[hosted.partition]].add(replica, log)
+        return log
 
     def _halt(self, partition: int, why: ReplicaHalted) -> None:
         hosted = self._hosting.hosted.get(partition)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ringlog.controller import brokers, isr, leaders
+from ringlog.controller.active import ActiveController
 from ringlog.controller.commands import Outcome, create_topic, topic_metadata
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import (
@@ -136,6 +137,38 @@ def test_a_topic_with_more_replicas_than_the_cluster_has_nodes_waits_for_nobody(
     image = cluster()
     with pytest.raises(InvalidRequest, match="this cluster has 3 nodes"):
         create_topic(image, CreateTopicRequest("u", 1, 4), shards=1, default_partitions=1, nodes=3)
+
+
+def test_a_node_that_is_absent_for_long_gets_replicas_that_are_not_in_sync_yet():
+    image = cluster()
+    replay(image, brokers.fence(image, 3))
+
+    def create(name: str, factor: int, config: dict[str, str], *absent: int) -> list[Partition]:
+        request = CreateTopicRequest(name, 4, factor, config)
+        done(image, create_topic(image, request, shards=1, default_partitions=1, nodes=3, absent=absent))
+        return [image.partitions[number] for number in image.topics[name].partitions]
+
+    two = {"min.insync.replicas": "2"}
+    with pytest.raises(NotEnoughBrokers):
+        create("early", 3, two)
+    for partition in create("late", 3, two, 3):
+        assert set(partition.replicas) == {1, 2, 3} and set(partition.isr) == {1, 2}
+        assert partition.leader == partition.replicas[0] != 3
+    for partition in create("small", 2, two, 3):
+        assert set(partition.replicas) == {1, 2}, "there are enough without it"
+    with pytest.raises(NotEnoughBrokers, match="needs 3 nodes that are ready"):
+        create("strict", 3, {"min.insync.replicas": "3"}, 3)
+
+
+def test_a_controller_that_stood_still_does_not_take_the_others_for_silent():
+    image = cluster()
+    active = ActiveController(image, (), session_ms=1_000, now_ms=0)
+    active.due(0)
+    assert active.due(1_500) == [], "nobody could be heard"
+    fenced: list[MetadataRecord] = []
+    for now_ms in range(1_500, 3_000, 100):
+        fenced += active.due(now_ms)
+    assert any(isinstance(record, Broker) and record.fenced for record in fenced), "but then they are silent"
 
 
 def test_the_default_is_three_replicas_or_as_many_as_the_cluster_has_nodes():
