@@ -368,3 +368,32 @@ def test_a_batch_that_is_larger_than_an_answer_goes_alone():
 
     assert answered(0, *wants) == [PARTITION]
     assert answered(1) == [2]
+
+
+def test_commits_do_not_wait_for_a_node_that_was_fenced_although_it_had_kept_up():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a")
+    cluster.run()
+    assert acked(cluster, 1) == [0]
+    cluster.cut.add(3)
+    cluster.fence(3)
+    cluster.run(20, after_ms=50)
+    assert cluster.answer_proposals() == [], "it held all that is committed, and is not there any more"
+    produce(cluster, 1, b"b")
+    cluster.run()
+    assert acked(cluster, 1) == [1]
+
+
+def test_a_refused_proposal_holds_up_no_commit():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a")
+    cluster.run()
+    assert acked(cluster, 1) == [0]
+    cluster.cut.add(3)
+    cluster.tell(isr=(1, 2))
+    cluster.run(10, after_ms=50)
+    produce(cluster, 1, b"b")
+    cluster.run()
+    assert replies(cluster, 1) == [], "who was proposed counts"
+    assert (1, 2, 3) in cluster.answer_proposals(error=3)
+    assert acked(cluster, 1) == [1]
