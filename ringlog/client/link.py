@@ -108,11 +108,10 @@ class Link:
             self._try_another(now_s)
         return more
 
-    def flush(self, now_s: float) -> bool:
-        """Send what may leave. True: some of it needs no answer, and its owner was told so."""
-        told = False
+    def flush(self, now_s: float) -> None:
+        """Send what may leave."""
         if self.state is not LinkState.READY:
-            return told
+            return
         outbox, session = self.outbox, self._session
         while outbox and session.has_room(outbox[0]):
             request = outbox[0]
@@ -121,13 +120,6 @@ class Link:
                 break
             outbox.popleft()
             session.sent(request)
-            if not request.expects_reply:
-                told = True
-                nothing = Header(
-                    1, request.api, request.flags, request.partition, request.correlation, 0, 0, 0
-                )
-                request.on_reply(nothing, memoryview(b""))
-        return told
 
     def recall(self, moved: Callable[[Request], bool]) -> None:
         """Fail requests, sent or not, whose partition another node leads by now: this one may never answer."""

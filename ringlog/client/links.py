@@ -87,11 +87,10 @@ class Links:
 
     def flush(self, now_s: float) -> bool:
         """Send what may leave. True: somebody was told something by it, and may act on it."""
-        told = bool(self._refused)
         for link in self._all:
             if link.outbox:
-                told |= link.flush(now_s)
-        return told
+                link.flush(now_s)
+        return bool(self._refused)
 
     def next_s(self) -> float | None:
         """When to look again though nothing comes."""

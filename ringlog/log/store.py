@@ -25,7 +25,7 @@ from ringlog.log.events import Appended, Event, disk_error
 from ringlog.log.flush_schedule import FlushSchedule
 from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.jobs import Dispatcher, Job, run_now
-from ringlog.log.names import partition_dir
+from ringlog.log.names import LOG, offset_name, partition_dir
 from ringlog.log.owner import Owner
 from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.reading import Reader, Slices, TimedOffset
@@ -187,6 +187,16 @@ class LogStore:
             log.fence(disk_error(name, "truncate", error))
             raise
         return self.reopen(name, now_ms=now_ms)
+
+    def begin_at(self, name: TopicPartition, offset: int, owner: Owner, *, now_ms: int) -> PartitionLog:
+        """Give up all records of a log, and open it anew, empty, beginning at an offset. After a crash in between it is
+        empty, and begins at 0."""
+        settings, path = self._settings[name], partition_dir(self.root, name)
+        self.remove(name)
+        self._removals.finish(name, path)
+        self.claims.claim(path, owner)
+        self.disk.close(self.disk.open(f"{path}/{offset_name(offset, LOG)}", write=True, create=True))
+        return self.open(name, settings, now_ms=now_ms)
 
     def reconfigure(self, name: TopicPartition, settings: LogSettings, *, now_ms: int) -> None:
         """Change the settings of a log, for all appends from now on; of one that is not open, for its reopening.
