@@ -17,6 +17,7 @@ COLOURS = {
     "kafka-confluent": "#e0a080",
     "nats": "#3f5fa8",
     "redis": "#a03050",
+    "rabbitmq": "#8a6d1f",
 }
 PERCENTILES = ("p50_ms", "p99_ms", "p999_ms", "max_ms")
 

@@ -15,6 +15,7 @@ TITLES = {
     "kafka-confluent": "Kafka, confluent-kafka",
     "nats": "NATS JetStream",
     "redis": "Redis Streams",
+    "rabbitmq": "RabbitMQ Streams",
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from perf.peers.fetch import PeerUnavailable, kafka_jars, nats_binary, python_package, redis_binary
+from perf.peers.fetch import PeerUnavailable, kafka_jars, nats_binary, python_package, rabbitmq_root, redis_binary
 from perf.peers.settings import CONFLUENT_KAFKA, HIREDIS
 
 
@@ -19,6 +19,7 @@ def main() -> None:
         "nats": nats_binary,
         "redis": redis_binary,
         "hiredis": lambda: python_package("hiredis", HIREDIS),
+        "rabbitmq": rabbitmq_root,
     }
     for name, fetch in fetches.items():
         console.print(f"{name:<16}", end="", highlight=False)

