@@ -15,6 +15,7 @@ COLOURS = {
     "ringlog-single": "#6fb98f",
     "kafka": "#b5502b",
     "kafka-confluent": "#e0a080",
+    "kafka-aiokafka": "#f0cdbb",
     "nats": "#3f5fa8",
     "redis": "#a03050",
     "rabbitmq": "#8a6d1f",

@@ -4,7 +4,6 @@ stream is a partition; one connection serves 256 of them."""
 from __future__ import annotations
 
 import select
-import socket
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -59,21 +58,18 @@ class Link:
             raise OSError(f"rabbitmq refused a request {key:#x} with code {code:#x}")
 
     def _next(self, wanted: int) -> bytes:
-        """The next frame of a key; others that come before it are left for whoever reads on."""
-        while True:
-            for number, (key, body) in enumerate(self._waiting):
-                if key == wanted:
-                    del self._waiting[number]
-                    return body
-            self._waiting += self._frames.feed(received(self.socket))
+        """The next frame, which has to have this key: nothing comes unasked before a publish or a credit. Except that
+        the server's limits follow the login at once, and may come with its answer."""
+        while not self._waiting:
+            self._waiting += self.arrived()
+        key, body = self._waiting.pop(0)
+        if key != wanted:
+            raise OSError(f"rabbitmq sent {key:#x} instead of {wanted:#x}: {body[:80]!r}")
+        return body
 
     def arrived(self) -> Iterator[tuple[int, bytes]]:
-        """The frames that the next read brings, after those that came between answers."""
-        if self._waiting:
-            came, self._waiting = self._waiting, []
-            yield from came
-        else:
-            yield from self._frames.feed(received(self.socket))
+        """The frames that the next read brings."""
+        return self._frames.feed(received(self.socket))
 
     def confirmed(self, data: bytes) -> int:
         """How many entries are confirmed by what was read of the socket."""
@@ -83,11 +79,6 @@ class Link:
                 raise ValueError(f"rabbitmq sent {key:#x} instead of a confirmation: {body[:80]!r}")
             entries += wire.confirmed(body)
         return entries
-
-    @property
-    def has_frames(self) -> bool:
-        """Frames are here already: the socket may stay silent."""
-        return bool(self._waiting)
 
     def close(self) -> None:
         self.socket.close()
@@ -160,43 +151,53 @@ def entry_records(record_bytes: int) -> int:
 
 
 class RabbitmqConsumer(SocketReader):
-    """A subscription to each stream from its first record; each chunk that comes is a credit for another."""
+    """A subscription to each stream from its first record. Chunks come for credits: none before the clock runs, then
+    more whenever half of them are used."""
 
     def __init__(self, place: Place) -> None:
         self._links = links_for(place)
+        self._used = [0] * place.partitions
         for number in range(place.partitions):
             link, subscription = divmod(number, wire.PUBLISHERS_MAX)
             self._links[link].ask(
                 wire.SUBSCRIBE,
                 bytes([subscription]),
                 wire.text(stream_of(place.topic, number)),
-                struct.pack(">HH", wire.FROM_FIRST, RABBITMQ_CREDITS),
+                struct.pack(">HH", wire.FROM_FIRST, 0),
                 wire.properties(),
             )
+        self._begun = False
 
     def arrived(self, timeout_s: float) -> list[Any]:
+        if not self._begun:
+            self._begun = True
+            for number in range(len(self._used)):
+                self._credit(number, RABBITMQ_CREDITS)
         values: list[Any] = []
-        for link in self._ready(timeout_s):
-            credits = []
+        for at, link in self._ready(timeout_s):
             for key, body in link.arrived():
                 if key != wire.DELIVER:
                     raise ValueError(f"rabbitmq sent {key:#x} instead of records: {body[:80]!r}")
                 subscription, found = wire.delivered(body)
                 values += found
-                credits.append(wire.frame(wire.CREDIT, bytes([subscription]), struct.pack(">H", 1)))
-            link.socket.sendall(b"".join(credits))
+                number = at * wire.PUBLISHERS_MAX + subscription
+                self._used[number] += 1
+                if self._used[number] >= RABBITMQ_CREDITS // 2:
+                    self._credit(number, self._used[number])
+                    self._used[number] = 0
         return values
 
-    def _ready(self, timeout_s: float) -> list[Link]:
-        """The connections that have something to read."""
-        early = [link for link in self._links if link.has_frames]
-        if early:
-            return early
-        by_socket: dict[socket.socket, Link] = {link.socket: link for link in self._links}
-        ready, _, _ = select.select(list(by_socket), [], [], timeout_s)
+    def _credit(self, number: int, chunks: int) -> None:
+        link, subscription = divmod(number, wire.PUBLISHERS_MAX)
+        self._links[link].socket.sendall(wire.frame(wire.CREDIT, struct.pack(">BH", subscription, chunks)))
+
+    def _ready(self, timeout_s: float) -> list[tuple[int, Link]]:
+        """The connections that have something to read, with their numbers."""
+        sockets = [link.socket for link in self._links]
+        ready, _, _ = select.select(sockets, [], [], timeout_s)
         if not ready:
             raise TimeoutError(f"rabbitmq has sent nothing for {timeout_s:g} s")
-        return [by_socket[found] for found in ready]
+        return [(sockets.index(found), self._links[sockets.index(found)]) for found in ready]
 
     def close(self) -> None:
         for link in self._links:

@@ -55,7 +55,7 @@ def properties(**values: str) -> bytes:
     return _LENGTH.pack(len(values)) + b"".join(text(name) + text(value) for name, value in values.items())
 
 
-def frame(key: int, *content: bytes) -> bytes:
+def frame(key: int, *content: bytes | memoryview) -> bytes:
     """
     >>> frame(CREDIT, b"\\x07", b"\\x00\\x01").hex(" ")
     '00 00 00 07 00 09 00 01 07 00 01'
@@ -64,7 +64,9 @@ def frame(key: int, *content: bytes) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-def publish(publisher: int, first_id: int, values: npt.NDArray[np.uint8], entry_records: int) -> tuple[bytes, int]:
+def publish(
+    publisher: int, first_id: int, values: npt.NDArray[np.uint8], entry_records: int
+) -> tuple[bytes, int]:
     """A publish frame with all rows, so many to an entry, and how many entries these are.
 
     >>> data, entries = publish(5, 100, np.array([[97], [98], [99]], dtype=np.uint8), entry_records=2)
