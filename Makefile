@@ -35,6 +35,7 @@ check: $(VENV)/.dev ## formatting, lint, types, import contracts, C++ warnings: 
 bench: $(VENV)/.spark ## every figure beside its limit, measured in one run
 	$(BIN)/python -m perf micro
 	$(BIN)/python -m perf node
+	$(BIN)/python -m perf cluster
 	$(BIN)/python -m perf spark
 
 peers: $(VENV)/.test ## fetch what `python -m perf compare` measures beside ringlog: Kafka, NATS, Redis, RabbitMQ

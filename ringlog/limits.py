@@ -205,6 +205,10 @@ CONTROLLER_REQUESTS_MAX = 1024
 """Requests of a node's clients that wait for the controller; more are refused, retriably."""
 BROKER_SESSION_MS = 1_000
 """A node that is silent for this long is fenced."""
+BROKER_LOST_MS = 400
+"""A node whose connection broke, and that is not heard of for this long, is fenced."""
+BROKER_ABSENT_MS = 5_000
+"""New topics do not wait for a node that is silent for so long: it gets replicas, and makes them when it is back."""
 BROKER_BEAT_MS = 200
 """How often a node says that it lives."""
 PEER_MESSAGES_MAX = 1024
@@ -219,7 +223,8 @@ assert REPLICA_FETCH_BYTES + FETCH_PARTITIONS_MAX * 64 < FRAME_BYTES_MAX
 assert NODE_ID_MAX < 2**32 and SHARDS_MAX < 2**32
 assert 2 * (REPLICA_FETCH_WAIT_MS + REPLICA_REPLY_MS_MAX) < REPLICA_LAG_MS_DEFAULT
 assert 3 * HEARTBEAT_WAIT_MS_MAX < SESSION_TIMEOUT_MS_DEFAULT
-assert 4 * BROKER_BEAT_MS < BROKER_SESSION_MS < CONTROLLER_ANSWER_MS_MAX
+assert BROKER_SESSION_MS < BROKER_ABSENT_MS < CONTROLLER_PATIENCE_MS
+assert BROKER_BEAT_MS < BROKER_LOST_MS and 4 * BROKER_BEAT_MS < BROKER_SESSION_MS < CONTROLLER_ANSWER_MS_MAX
 assert GROUP_BYTES_MIN <= WRITE_BYTES_TARGET <= WRITE_BYTES_MAX
 assert WRITE_BYTES_MAX < PENDING_BYTES_PER_PARTITION_MAX < TAIL_BYTES_PER_SHARD
 assert 3 * CHECKPOINT_BYTES < UNCHECKPOINTED_BYTES_PER_SHARD

@@ -14,8 +14,9 @@ from ringlog.net.session import ANY_NODE
 
 _REPLIES_AHEAD = 2
 """Full replies kept per partition: one that is being polled, and the next."""
-_LEADER_AGAIN_S = 0.25
-"""How long to wait at most, in a cluster, before it is tried again: another node leads soon when one dies."""
+_LEADER_AGAIN_S = 0.1
+_LEADER_SOON = 16
+"""In a cluster, so many tries wait no longer than this: another node leads soon when one dies."""
 
 
 class Assignment:
@@ -209,7 +210,7 @@ class Assignment:
     def back_off(self, assigned: Assigned, now_s: float) -> None:
         settings = self.settings
         most_s = settings.retry_backoff_max_ms / 1000
-        if assigned.place.node != ANY_NODE:
+        if assigned.place.node != ANY_NODE and assigned.retries < _LEADER_SOON:
             most_s = min(most_s, _LEADER_AGAIN_S)
         assigned.back_off(now_s, settings.retry_backoff_ms / 1000, most_s)
         self.waiting[assigned] = None

@@ -184,10 +184,11 @@ class Connection:
         """A topic was deleted: know nothing of it."""
         self._topics.drop(name)
 
-    def look_again(self, name: str) -> None:
-        """What is known of a topic proved wrong: ask again now, without waiting."""
-        self.forget(name)
-        self._refresh(name)
+    def look_again(self, *names: str) -> None:
+        """What is known of topics proved wrong: ask again now, without waiting."""
+        for name in names:
+            self.forget(name)
+        self._refresh(*names)
 
     def learn(self, reply: TopicReply) -> None:
         """A reply told of a topic."""
@@ -205,14 +206,15 @@ class Connection:
         for topic in reply.topics:
             self._topics.put(topic)
 
-    def _refresh(self, name: str) -> None:
-        if not self._topics.ask_once(name):
+    def _refresh(self, *names: str) -> None:
+        wanted = [name for name in names if self._topics.ask_once(name)]
+        if not wanted:
             return
         topics = self._topics
         here = weakref.ref(self)
 
         def on_reply(header: Header, body: memoryview) -> None:
-            topics.not_answered(name)
+            topics.not_answered(*wanted)
             connection = here()
             if connection is None:
                 return
@@ -223,10 +225,10 @@ class Connection:
             connection.wake()
 
         def on_error(error: RinglogError) -> None:
-            topics.not_answered(name)
+            topics.not_answered(*wanted)
 
         timeout_s = self.settings.request_timeout_ms / 1000
-        body = encode_body(MetadataRequest([name]))
+        body = encode_body(MetadataRequest(wanted))
         self.send(Request(Api.METADATA, body, on_reply, on_error, timeout_s=timeout_s))
 
     # -- the I/O thread --------------------------------------------------------------------------------------
@@ -285,10 +287,10 @@ class Connection:
         with self._lock:
             if self._loop is None:
                 name = f"ringlog-client-{self.settings.client_id or hex(id(self))[2:]}"
-                loop = Loop(self._view, name)
+                here = weakref.ref(self)
+                loop = Loop(self._view, name, lambda: _look_around(here))
                 for tick in self._ticks:
                     loop.add_tick(tick)
-                here = weakref.ref(self)
                 loop.add_end(lambda why: _tell_end(here, why))
                 self._finalizer = weakref.finalize(self, loop.stop)
                 self._loop = loop  # before its first tick, which may ask which thread it is on
@@ -315,6 +317,12 @@ def _tell_end(here: weakref.ref[Connection], why: RinglogError) -> None:
         handler = held()
         if handler is not None:
             handler(why)
+
+
+def _look_around(here: weakref.ref[Connection]) -> None:
+    connection = here()
+    if connection is not None:
+        connection.look_again(*connection._topics.names())
 
 
 def _weakly(tick: Tick) -> Tick:

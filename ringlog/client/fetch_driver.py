@@ -145,7 +145,14 @@ class FetchDriver:
 
         self._connection.send(
             Request(
-                ask.api, ask.body, on_reply, on_error, ask.partition, timeout_s=ask.timeout_s, node=ask.node
+                ask.api,
+                ask.body,
+                on_reply,
+                on_error,
+                ask.partition,
+                timeout_s=ask.timeout_s,
+                waits_s=ask.waits_s,
+                node=ask.node,
             )
         )
 

@@ -127,6 +127,7 @@ class Fetcher(Assignment):
             lambda body, now_s: self._fetched(session, asked, body, now_s),
             lambda error, now_s: self._not_fetched(session, asked, error, now_s),
             node=some[0].place.node,
+            waits_s=request.wait_ms / 1000,
         )
 
     def _fetched(self, session: FetchSession, asked: Asked, body: memoryview, now_s: float) -> None:

@@ -172,7 +172,15 @@ class GroupDriver:
         timeout_s = (HEARTBEAT_WAIT_MS_MAX + patience_ms) / 1000
         body = encode_body(heartbeat.request)
         self._connection.send(
-            Request(Api.GROUP_HEARTBEAT, body, on_reply, on_error, self._home, timeout_s=timeout_s)
+            Request(
+                Api.GROUP_HEARTBEAT,
+                body,
+                on_reply,
+                on_error,
+                self._home,
+                timeout_s=timeout_s,
+                waits_s=heartbeat.request.wait_ms / 1000,
+            )
         )
 
     def _tell(self) -> None:

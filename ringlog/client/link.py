@@ -45,6 +45,7 @@ _GREETING_S = 5.0
 _IPC_AGAIN_S = 30.0
 _RECEIVE_FRAMES_MAX = 256
 """Frames taken in one pass, so that a flood of replies does not keep requests from leaving."""
+_REPEATABLE = (Api.METADATA, Api.INIT_PRODUCER)
 
 
 class LinkState(Enum):
@@ -65,6 +66,8 @@ class Link:
         """The node at the other end, once it is known; ANY_NODE also for one without a cluster."""
         self.seeks = node == ANY_NODE
         self.outbox: deque[Request] = deque()
+        self.shunned_until_s = 0.0
+        """Until then it is nobody's home: its node is silent, or lags behind."""
         self.state = LinkState.CONNECTING
         self._sockets = sockets
         self._view = view
@@ -73,6 +76,7 @@ class Link:
         self._since_s = now_s
         self._next_endpoint_s: float | None = None
         self._session = Session()
+        self._heard_s = now_s
         self._ipc_not_before_s: dict[str, float] = {}
         self._ever_up = False
         self._why_down = ""
@@ -102,11 +106,10 @@ class Link:
             self._try_another(now_s)
         return more
 
-    def flush(self, now_s: float) -> bool:
-        """Send what may leave. True: some of it needs no answer, and its owner was told so."""
-        told = False
+    def flush(self, now_s: float) -> None:
+        """Send what may leave."""
         if self.state is not LinkState.READY:
-            return told
+            return
         outbox, session = self.outbox, self._session
         while outbox and session.has_room(outbox[0]):
             request = outbox[0]
@@ -115,13 +118,6 @@ class Link:
                 break
             outbox.popleft()
             session.sent(request)
-            if not request.expects_reply:
-                told = True
-                nothing = Header(
-                    1, request.api, request.flags, request.partition, request.correlation, 0, 0, 0
-                )
-                request.on_reply(nothing, memoryview(b""))
-        return told
 
     def recall(self, moved: Callable[[Request], bool]) -> None:
         """Fail requests, sent or not, whose partition another node leads by now: this one may never answer."""
@@ -133,7 +129,18 @@ class Link:
                 NotLeader(f"node {self.node} leads the partition no longer. Retry with the new leader")
             )
 
+    def silent_since_s(self) -> float | None:
+        """Since when the node owes an answer and has said nothing at all; None: it owes none, or is not there yet."""
+        due_s = self._session.answer_due_s() if self.ready else None
+        return None if due_s is None else max(due_s, self._heard_s)
+
+    def recall_repeatable(self) -> None:
+        """Fail what another node can answer as well, and what asking twice does no harm to."""
+        for request in self._session.recall(lambda one: one.api in _REPEATABLE and one.node == ANY_NODE):
+            request.on_error(NodeUnavailable(f"{self.endpoint} is silent. Ask another node"))
+
     def _receive(self, now_s: float) -> bool:
+        self._heard_s = now_s
         for _ in range(_RECEIVE_FRAMES_MAX):
             frame = self._dealer.receive()
             if frame is None:
@@ -157,10 +164,12 @@ class Link:
         return True
 
     def _expire(self, now_s: float) -> None:
-        for request in self._session.expired(now_s):
-            request.on_error(
-                RequestTimeout(f"no answer from {self.endpoint} within {request.timeout_s:.3g} s")
-            )
+        due_s = self._session.next_deadline_s()
+        if due_s is not None and due_s <= now_s:
+            for request in self._session.expired(now_s):
+                request.on_error(
+                    RequestTimeout(f"no answer from {self.endpoint} within {request.timeout_s:.3g} s")
+                )
         if self.outbox:
             for request in [one for one in self.outbox if one.deadline_s <= now_s]:
                 self.outbox.remove(request)

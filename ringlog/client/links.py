@@ -7,17 +7,33 @@ used. So their order holds also when leaders move.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ringlog.client.cluster_view import NO_LEADER, ClusterView
 from ringlog.client.link import Link, LinkState
 from ringlog.errors import NodeUnavailable, NotLeader, RinglogError, StaleMetadata
 from ringlog.net.dealer import Sockets
 from ringlog.net.session import ANY_NODE, Request
 
+_PATIENCE_S = 1.0
+"""How long a node may be silent before others are asked whether it still leads."""
+_PATIENCE_S_MAX = 8.0
+"""Nodes that were only slow are given more time; ZeroMQ's heartbeats end those that stand still for longer."""
+_SHUNNED_S = 5.0
+"""How long a node that was left is not asked again while another may be found."""
+
 
 class Links:
     """All connections. Made and used on the I/O thread."""
 
-    def __init__(self, sockets: Sockets, view: ClusterView, now_s: float) -> None:
+    def __init__(
+        self, sockets: Sockets, view: ClusterView, now_s: float, on_silent: Callable[[], None]
+    ) -> None:
+        """`on_silent`: a node does not answer; look who leads its partitions."""
+        self._on_silent = on_silent
+        self._patience_s = _PATIENCE_S
+        self._listen_s = 0.0
+        """No silence is told of before this time."""
         self._sockets = sockets
         self._view = view
         self._moves_seen = view.moves
@@ -59,16 +75,16 @@ class Links:
         if self._moves_seen != self._view.moves:
             self._recall()
         if self._view.brokers:
-            self._tidy()
+            self._tidy(now_s)
+            self._listen(now_s)
         return more
 
     def flush(self, now_s: float) -> bool:
         """Send what may leave. True: somebody was told something by it, and may act on it."""
-        told = bool(self._refused)
         for link in self._all:
             if link.outbox:
-                told |= link.flush(now_s)
-        return told
+                link.flush(now_s)
+        return bool(self._refused)
 
     def next_s(self) -> float | None:
         """When to look again though nothing comes."""
@@ -77,6 +93,12 @@ class Links:
             at_s = link.next_s()
             if at_s is not None and (soonest is None or at_s < soonest):
                 soonest = at_s
+        if self._view.brokers:
+            for link in self._all:
+                since_s = link.silent_since_s()
+                if since_s is not None:
+                    at_s = max(since_s + self._patience_s, self._listen_s)
+                    soonest = at_s if soonest is None else min(soonest, at_s)
         return soonest
 
     def leave_home(self, node: int, now_s: float) -> None:
@@ -87,7 +109,8 @@ class Links:
         moved = [request for request in old.outbox if request.node == ANY_NODE]
         for request in moved:
             old.outbox.remove(request)
-        self._settle(self._other_ready() or self._seeker(node, now_s))
+        old.shunned_until_s = now_s + _SHUNNED_S
+        self._settle(self._other_ready(now_s) or self._seeker(node, now_s))
         self.home.outbox.extend(moved)
         old.seeks = False
         if self._by_node.setdefault(node, old) is not old:
@@ -111,14 +134,30 @@ class Links:
         self._all.append(link)
         return link
 
+    def _listen(self, now_s: float) -> None:
+        """A node that is silent may have been replaced: ask another one who leads. What it is asked meanwhile, by those
+        who could ask any node, is asked elsewhere."""
+        if now_s < self._listen_s:
+            return
+        for link in list(self._all):
+            since_s = link.silent_since_s()
+            if since_s is not None and now_s >= since_s + self._patience_s:
+                self._patience_s = min(2 * self._patience_s, _PATIENCE_S_MAX)
+                self._listen_s = now_s + _PATIENCE_S
+                self.leave_home(link.node, now_s)
+                link.recall_repeatable()
+                self._on_silent()
+                return
+
     def _recall(self) -> None:
         """Leaders moved: fail what waits for the old ones, which may be silent for long."""
         self._moves_seen = self._view.moves
+        self._patience_s = _PATIENCE_S
         routes = self._view.routes
         for link in list(self._all):
             link.recall(lambda one: one.node != ANY_NODE and routes.get(one.partition, one.node) != one.node)
 
-    def _tidy(self) -> None:
+    def _tidy(self, now_s: float) -> None:
         """Forget connections that ended; let one that works be home when home is lost."""
         if any(link.state is LinkState.ENDED for link in self._all):
             self._all = [link for link in self._all if link.state is not LinkState.ENDED]
@@ -126,7 +165,7 @@ class Links:
                 n: link for n, link in self._by_node.items() if link.state is not LinkState.ENDED
             }
         if not self.home.ready:
-            other = self._other_ready()
+            other = self._other_ready(now_s)
             if other is not None:
                 old = self.home
                 other.outbox.extend(old.outbox)
@@ -134,8 +173,15 @@ class Links:
                 old.close()
                 self._all.remove(old)
 
-    def _other_ready(self) -> Link | None:
-        return next((link for link in self._all if link.ready and link is not self.home), None)
+    def _other_ready(self, now_s: float) -> Link | None:
+        return next(
+            (
+                link
+                for link in self._all
+                if link.ready and link is not self.home and now_s >= link.shunned_until_s
+            ),
+            None,
+        )
 
     def _seeker(self, but: int, now_s: float) -> Link:
         link = Link(self._sockets, self._view, self._view.seeds(but), now_s)

@@ -39,6 +39,8 @@ class Ask:
     """Whose metadata proved wrong."""
     node: int = ANY_NODE
     """The node that must get it."""
+    waits_s: float = 0.0
+    """How long it may wait there for something to say."""
 
 
 def place_of(topic: TopicMetadata, index: int) -> Place | None:

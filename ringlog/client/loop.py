@@ -32,8 +32,10 @@ _LARGE_BLOCK_BYTES = 31 * MIB
 class Loop:
     """One thread with all connections of a client. `start` it once; a loop that was stopped is not started again."""
 
-    def __init__(self, view: ClusterView, name: str) -> None:
+    def __init__(self, view: ClusterView, name: str, on_silent: Callable[[], None]) -> None:
+        """`on_silent` is called on the thread when a node of a cluster does not answer."""
         self._view = view
+        self._on_silent = on_silent
         self._inbox: deque[Request] = deque()
         """What was handed over and has no connection yet."""
         self._ticks: list[Tick] = []
@@ -123,7 +125,7 @@ class Loop:
         end: RinglogError = ClientClosed("the client was closed")
         try:
             self._sockets = Sockets(self._wake_fd)
-            self._links = Links(self._sockets, self._view, time.monotonic())
+            self._links = Links(self._sockets, self._view, time.monotonic(), self._on_silent)
             while not self._stopping:
                 self._pass()
         except BaseException as bug:

@@ -63,6 +63,10 @@ class TopicCache:
         known = self._topics.get(name)
         return None if known is None else known[0]
 
+    def names(self) -> list[str]:
+        """Of all topics that are known."""
+        return list(self._topics)
+
     def put(self, topic: TopicMetadata) -> None:
         """Take what a node told; of partitions whose leader moved since it looked, what is known stays."""
         with self._lock:
@@ -94,6 +98,6 @@ class TopicCache:
             self._asked.add(name)
             return True
 
-    def not_answered(self, name: str) -> None:
+    def not_answered(self, *names: str) -> None:
         with self._lock:
-            self._asked.discard(name)
+            self._asked.difference_update(names)

@@ -88,7 +88,7 @@ class PartitionQueue:
         self.lost = False
         """It proved wrong that this node leads, and who does is not known yet."""
         self._leader_epoch = place.leader_epoch
-        self._moving = False
+        self.moving = False
         """It is led elsewhere now: what is under way to the old leader is answered before anything leaves."""
         self.open: OpenBatch | None = None
         self.ready: deque[Batch] = deque()
@@ -123,7 +123,7 @@ class PartitionQueue:
         if self.node != ANY_NODE:
             # A leader that does not know this producer takes any sequence: it must meet the first batch first.
             self._proven = False
-            self._moving = bool(self.in_flight)
+            self.moving = bool(self.in_flight)
         return True
 
     # -- what leaves -----------------------------------------------------------------------------------------
@@ -176,8 +176,8 @@ class PartitionQueue:
         return self._may_leave(idempotent and self.open.acks is not Acks.NONE, self._next_order)
 
     def _may_leave(self, numbered: bool, order: int) -> bool:
-        self._moving = self._moving and bool(self.in_flight)
-        if self._moving:
+        self.moving = self.moving and bool(self.in_flight)
+        if self.moving:
             return False
         if not numbered:
             return len(self.in_flight) < self._in_flight_max
@@ -187,7 +187,9 @@ class PartitionQueue:
             return False
         # A node remembers so many batches. Were more to follow one that is in doubt, the node would have forgotten it
         # when it comes again, and refuse it as out of order although it stands in the log.
-        oldest = min((batch.order for batch in self.in_flight), default=order)
+        if not self.in_flight:
+            return True
+        oldest = min([batch.order for batch in self.in_flight])
         return order - oldest < PRODUCER_BATCHES_KEPT
 
     # -- what came of it -------------------------------------------------------------------------------------
@@ -197,7 +199,7 @@ class PartitionQueue:
         self.in_flight.remove(batch)
         self.failures = 0
         self.lost = False
-        if batch.sequence >= 0 and not self._moving:
+        if batch.sequence >= 0 and not self.moving:
             self._proven = True
 
     def refused(self, batch: Batch, error: RinglogError, retry_at_s: float) -> None:

@@ -17,17 +17,23 @@ from ringlog.client.partition_queue import Batch, PartitionQueue, ProducerId, de
 from ringlog.client.settings import ProducerSettings
 from ringlog.errors import (
     OutOfOrderSequence,
+    Overloaded,
+    PartitionBusy,
     PartitionFenced,
     RequestTimeout,
     RinglogError,
     ShardUnavailable,
+    StaleMetadata,
 )
 from ringlog.model import Durability
+from ringlog.net.framing import Acks
 from ringlog.net.messages import ProduceReply
 from ringlog.net.session import ANY_NODE
 from ringlog.records.builder import seal_for
 
 _LOOK_AGAIN = (*LOOK_AGAIN, ShardUnavailable, PartitionFenced, RequestTimeout)
+_NOT_TAKEN = (PartitionBusy, Overloaded, StaleMetadata)
+"""What these refuse is certainly not in the log."""
 _DURABILITY_WORDS = {int(one): one.name.lower() for one in Durability}
 
 
@@ -73,7 +79,7 @@ class Sender:
     def step(self, now_s: float) -> list[Send]:
         """What to send now, in order."""
         sends: list[Send] = []
-        due = dict.fromkeys(self._take_touched())
+        due = dict.fromkeys(self._take_touched()) if self._accumulator.touched else {}
         while self._timers and self._timers[0][0] <= now_s:
             queue = heapq.heappop(self._timers)[2]
             queue.timer_s = None
@@ -93,18 +99,20 @@ class Sender:
     def _serve(self, queue: PartitionQueue, now_s: float, sends: list[Send]) -> None:
         if queue.open is not None and now_s >= queue.open.opened_s + self._delivery_timeout_s:
             self._accumulator.close(queue)
-        for batch in queue.expired(now_s):
-            self._give_up(queue, batch, delivery_timeout(batch, self._delivery_timeout_s))
-        before = queue.producer
-        for batch in queue.resend(now_s):
-            self._leave(queue, batch, sends)
-        self._retire(before, queue)
+        if queue.failed or queue.ready:
+            for batch in queue.expired(now_s):
+                self._give_up(queue, batch, delivery_timeout(batch, self._delivery_timeout_s))
+        if queue.failed:
+            before = queue.producer
+            for batch in queue.resend(now_s):
+                self._leave(queue, batch, sends)
+            self._retire(before, queue)
         if self._idempotent and queue.producer is None and (queue.ready or queue.open):
             queue.producer = self._producer
             if queue.producer is None:
                 self._waiting[queue] = None
         few_bytes = 0 if self.flushing else self._few_bytes
-        while True:
+        while queue.ready or queue.open is not None:
             next_batch = queue.next_to_send(self._idempotent)
             if next_batch is not None:
                 self._leave(queue, next_batch, sends)
@@ -112,7 +120,8 @@ class Sender:
                 self._accumulator.close(queue)
             else:
                 break
-        self._set_timer(queue, now_s)
+        if queue.failed or queue.ready or queue.open is not None:
+            self._set_timer(queue, now_s)
 
     def _lingered(self, queue: PartitionQueue, now_s: float) -> bool:
         opened = queue.open
@@ -143,12 +152,15 @@ class Sender:
 
     # -- answers ---------------------------------------------------------------------------------------------
 
-    def on_reply(self, queue: PartitionQueue, batch: Batch, reply: ProduceReply | None) -> None:
-        """The node has a batch; None for one with acks=0, of which nothing more will be known."""
-        queue.taken(batch)
-        if reply is None:
+    def let_go(self, batch: Batch) -> None:
+        """A batch with acks=0 has left: its owner does not wait for more, the next batches do."""
+        if not batch.state.done:
             batch.state.resolve(NO_OFFSET, NO_DURABILITY)
-        else:
+
+    def on_reply(self, queue: PartitionQueue, batch: Batch, reply: ProduceReply) -> None:
+        """The node has a batch."""
+        queue.taken(batch)
+        if not batch.state.done:
             word = _DURABILITY_WORDS.get(reply.durability, str(reply.durability))
             batch.state.resolve(reply.base_offset, word, reply.append_time_ms)
         self._accumulator.finished(batch)
@@ -160,10 +172,14 @@ class Sender:
             self.stale.add(queue.topic)
             queue.lost = queue.node != ANY_NODE
         again = error.retriable or (isinstance(error, OutOfOrderSequence) and batch.sequence >= 0)
+        if batch.acks is Acks.NONE:
+            again = isinstance(
+                error, _NOT_TAKEN
+            )  # at most once: what may be in the log does not go there again
         queue.failures += 1
         backoff_s = min(self._backoff_s * 2 ** min(queue.failures - 1, 20), self._backoff_max_s)
-        if isinstance(error, OutOfOrderSequence):
-            backoff_s = 0.0  # the batch before it has the back-off
+        if isinstance(error, OutOfOrderSequence) or queue.moving:
+            backoff_s = 0.0  # the batch before it has the back-off; a new leader was not asked yet
         if not again or batch.attempts >= self._attempts_max:
             self._give_up(queue, batch, error)
         else:

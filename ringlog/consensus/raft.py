@@ -134,6 +134,17 @@ class Raft:
         self.voters.compacted(index)
         self._unsaved_snapshot = True
 
+    def lost(self, node_id: int, now_ms: float) -> None:
+        """The connection to a voter broke. Who follows it need not wait until silence proves that it is gone: it asks
+        for an election soon, which the others grant if they hear nothing from it either."""
+        if self._leadership is None and node_id == self.leader_id:
+            self._leader_heard_ms = now_ms - self.timing.election_ms
+            # All of them see it in the same moment: they ask one after another, or none would get a majority.
+            others = sorted({voter.node_id for voter in self.voters.latest} - {node_id})
+            place = others.index(self.me.node_id) if self.me.node_id in others else len(others)
+            soon_ms = self.timing.beat_ms * (0.2 + 0.3 * place)
+            self._election_at_ms = min(self._election_at_ms, now_ms + soon_ms)
+
     def receive(self, message: Message, now_ms: float) -> None:
         """A message came from another voter."""
         if message.epoch > self.epoch:

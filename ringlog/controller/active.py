@@ -45,6 +45,10 @@ BALANCE_MS = 1_000.0
 """How often partitions are looked at for a leader that is not the preferred one."""
 
 
+STOOD_STILL_MS = 250.0
+"""`due` is called more often than this, unless its process was held up, by a slow disk or a pause."""
+
+
 class ActiveController:
     """One term of office."""
 
@@ -67,6 +71,7 @@ class ActiveController:
         self._producer_ids = commands.ProducerIdSource()
         self._liveness = brokers.Liveness(session_ms)
         self._liveness.take_office(now_ms)
+        self._looked_ms = now_ms
         self._balance_at_ms = now_ms + BALANCE_MS
 
     def judge(self, request: Request, *, committed_version: int, now_ms: float) -> Outcome:
@@ -85,22 +90,41 @@ class ActiveController:
                 return isr.alter_isr(image, request)
             case CreateTopicRequest():
                 return commands.create_topic(
-                    image, request, shards=1, default_partitions=self._default_partitions, nodes=self._nodes
+                    image,
+                    request,
+                    shards=1,
+                    default_partitions=self._default_partitions,
+                    nodes=self._nodes,
+                    absent=self._liveness.absent(image, now_ms),
                 )
             case CreateOffsetsTopicRequest():
-                return commands.create_offsets_topic(image, shards=1, nodes=self._nodes)
+                absent = self._liveness.absent(image, now_ms)
+                return commands.create_offsets_topic(image, shards=1, nodes=self._nodes, absent=absent)
             case DeleteTopicRequest():
                 return commands.delete_topic(image, request)
             case AlterTopicRequest():
                 return commands.alter_topic(image, request)
             case AddPartitionsRequest():
-                return commands.add_partitions(image, request, shards=1)
+                absent = self._liveness.absent(image, now_ms)
+                return commands.add_partitions(image, request, shards=1, absent=absent)
             case InitProducerRequest():
                 return self._producer_ids.init_producer(image)
         raise UnsupportedVersion(f"{type(request).__name__} is no request to the controller")
 
+    def lost(self, node_id: int, now_ms: float) -> None:
+        """The connection to a node broke then."""
+        self._liveness.lost(node_id, now_ms)
+
+    def dead(self, node_id: int) -> None:
+        """It is certain that no process of a node is left: it is fenced with what is due next."""
+        self._liveness.dead(node_id)
+
     def due(self, now_ms: float) -> list[MetadataRecord]:
         """Records that nobody asked for: one node that fell silent is fenced, or leadership goes home."""
+        gap_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
+        if gap_ms > STOOD_STILL_MS:
+            # It was this process that heard nobody, not the others that were silent.
+            self._liveness.stood_still(gap_ms, now_ms)
         for node_id in self._liveness.silent(self.planned, now_ms):
             return brokers.fence(self.planned, node_id)
         if now_ms < self._balance_at_ms:

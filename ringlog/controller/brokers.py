@@ -14,7 +14,7 @@ from ringlog.controller.commands import Outcome
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Broker, MetadataRecord, Partition
 from ringlog.errors import InvalidRequest, StaleBroker
-from ringlog.limits import SHARDS_MAX
+from ringlog.limits import BROKER_ABSENT_MS, BROKER_LOST_MS, SHARDS_MAX
 from ringlog.net.cluster_messages import (
     BrokerHeartbeatReply,
     BrokerHeartbeatRequest,
@@ -142,6 +142,35 @@ class Liveness:
     def heard(self, node_id: int, now_ms: float) -> None:
         """A sign of life."""
         self._heard_ms[node_id] = now_ms
+
+    def lost(self, node_id: int, now_ms: float) -> None:
+        """The connection to a node broke: it is heard of again soon, or not at all. Not at once fenced: it may be its
+        controller process alone that died, and is started anew."""
+        if self._since_ms is not None:
+            heard_ms = self._heard_ms.get(node_id, self._since_ms)
+            self._heard_ms[node_id] = min(heard_ms, now_ms - self._session_ms + BROKER_LOST_MS)
+
+    def dead(self, node_id: int) -> None:
+        """A node is gone, until it is heard again."""
+        self._heard_ms[node_id] = float("-inf")
+
+    def stood_still(self, gap_ms: float, now_ms: float) -> None:
+        """Nobody could be heard for a while: it does not count against them."""
+        for node_id, heard_ms in self._heard_ms.items():
+            self._heard_ms[node_id] = min(heard_ms + gap_ms, now_ms)
+        if self._since_ms is not None:
+            self._since_ms = min(self._since_ms + gap_ms, now_ms)
+
+    def absent(self, image: MetadataImage, now_ms: float) -> list[int]:
+        """Nodes that are fenced, and were not heard of for so long that nobody need wait for them."""
+        since_ms = self._since_ms
+        if since_ms is None:
+            return []
+        return [
+            node_id
+            for node_id, broker in image.brokers.items()
+            if broker.fenced and now_ms - self._heard_ms.get(node_id, since_ms) > BROKER_ABSENT_MS
+        ]
 
     def silent(self, image: MetadataImage, now_ms: float) -> list[int]:
         """Nodes that should be fenced."""

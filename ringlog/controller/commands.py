@@ -7,7 +7,7 @@ The records take effect, and the reply goes out, when the metadata log has them 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -23,7 +23,7 @@ from ringlog.controller.records import (
     TopicRemoved,
 )
 from ringlog.controller.topic_config import MESSAGE_BYTES_MAX, SETTINGS, check_config, require_setting
-from ringlog.errors import InvalidRequest, LimitExceeded, TopicExists, UnknownTopic
+from ringlog.errors import InvalidRequest, LimitExceeded, NotEnoughBrokers, TopicExists, UnknownTopic
 from ringlog.limits import (
     MIB,
     OFFSETS_PARTITIONS,
@@ -108,9 +108,11 @@ def create_topic(
     default_partitions: int,
     internal: bool = False,
     nodes: int | None = None,
+    absent: Collection[int] = (),
 ) -> Outcome:
     """A new topic, its partitions spread over the shards that have the fewest; in a cluster of so many `nodes`, over
-    those that are ready. Only the node itself makes `internal` ones, when they are first needed."""
+    those that are ready, and where these are too few, over those that are `absent` for long. Only the node itself makes
+    `internal` ones, when they are first needed."""
     name = request.name
     if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
         raise InvalidRequest(
@@ -131,7 +133,7 @@ def create_topic(
     if len(image.topics) >= TOPICS_MAX:
         raise LimitExceeded(f"the node has {len(image.topics)} topics, and takes no more than {TOPICS_MAX}")
     topic = Topic(image.next_topic_id, name, dict(request.config))
-    made = _new_partitions(image, topic.topic_id, range(count), shards, factor)
+    made = _new_partitions(image, topic, range(count), shards, factor, absent)
     records: list[MetadataRecord] = [topic, *made]
     if request.validate_only:
         preview = TopicMetadata(name, "", -1, [], dict(request.config))
@@ -139,7 +141,9 @@ def create_topic(
     return Outcome(records, _reply_topic(name))
 
 
-def create_offsets_topic(image: MetadataImage, *, shards: int, nodes: int | None = None) -> Outcome:
+def create_offsets_topic(
+    image: MetadataImage, *, shards: int, nodes: int | None = None, absent: Collection[int] = ()
+) -> Outcome:
     """The topic that groups are kept in, as the node needs it."""
     wanted = {
         "cleanup.policy": "compact",
@@ -148,10 +152,14 @@ def create_offsets_topic(image: MetadataImage, *, shards: int, nodes: int | None
     }
     config = {name: value for name, value in wanted.items() if name in SETTINGS}
     request = CreateTopicRequest(OFFSETS_TOPIC, OFFSETS_PARTITIONS, replication_factor=-1, config=config)
-    return create_topic(image, request, shards=shards, default_partitions=1, internal=True, nodes=nodes)
+    return create_topic(
+        image, request, shards=shards, default_partitions=1, internal=True, nodes=nodes, absent=absent
+    )
 
 
-def add_partitions(image: MetadataImage, request: AddPartitionsRequest, *, shards: int) -> Outcome:
+def add_partitions(
+    image: MetadataImage, request: AddPartitionsRequest, *, shards: int, absent: Collection[int] = ()
+) -> Outcome:
     """More partitions for a topic. Keys move: a key's partition depends on how many there are."""
     topic = find_topic(image, request.name)
     if topic.name == OFFSETS_TOPIC:
@@ -163,7 +171,10 @@ def add_partitions(image: MetadataImage, request: AddPartitionsRequest, *, shard
         )
     _require_count(image, topic.name, request.partitions, request.partitions - have)
     factor = len(image.partitions[topic.partitions[0]].replicas)
-    added = _new_partitions(image, topic.topic_id, range(have, request.partitions), shards, factor)
+    more = range(have, request.partitions)
+    added = _new_partitions(
+        image, Topic(topic.topic_id, topic.name, topic.config), more, shards, factor, absent
+    )
     return Outcome(list(added), _reply_topic(topic.name))
 
 
@@ -269,26 +280,37 @@ def _require_factor(request: CreateTopicRequest, nodes: int | None) -> int:
 
 
 def _new_partitions(
-    image: MetadataImage, topic_id: int, indexes: Iterable[int], shards: int, factor: int
+    image: MetadataImage,
+    topic: Topic,
+    indexes: Iterable[int],
+    shards: int,
+    factor: int,
+    absent: Collection[int],
 ) -> list[Partition]:
     """Partitions with so many replicas; 0: of a node on its own."""
     if factor:
-        return _new_replicated(image, topic_id, indexes, factor)
+        return _new_replicated(image, topic, indexes, factor, absent)
     loads = image.shard_loads(shards)
     made: list[Partition] = []
     for at, index in enumerate(indexes):
         shard = loads.index(min(loads))
         loads[shard] += 1
-        made.append(Partition(image.next_partition + at, topic_id, index, shard))
+        made.append(Partition(image.next_partition + at, topic.topic_id, index, shard))
     return made
 
 
 def _new_replicated(
-    image: MetadataImage, topic_id: int, indexes: Iterable[int], factor: int
+    image: MetadataImage, topic: Topic, indexes: Iterable[int], factor: int, absent: Collection[int]
 ) -> list[Partition]:
-    """Partitions on nodes that are ready: all of them in sync, the first one leading."""
+    """Partitions on nodes that are ready: all in sync, the first one leading. A replica on an absent node is not
+    in sync: it is made when the node is back."""
     ready = [broker for broker in image.brokers.values() if not broker.fenced and not broker.leaving]
-    placement = Placement(image, ready)
+    placement = Placement(image, ready, [image.brokers[node_id] for node_id in absent])
+    needed = max(1, min(factor, int(topic.config.get("min.insync.replicas", "1"))))
+    if len(ready) < needed:
+        raise NotEnoughBrokers(
+            f"topic {topic.name!r} needs {needed} nodes that are ready, and {len(ready)} are. Start more"
+        )
     made: list[Partition] = []
     for at, index in enumerate(indexes):
         replicas = placement.choose(factor)
@@ -298,13 +320,13 @@ def _new_replicated(
         made.append(
             Partition(
                 image.next_partition + at,
-                topic_id,
+                topic.topic_id,
                 index,
                 on_shards[0],
                 replicas=replicas,
                 shards=on_shards,
                 leader=replicas[0],
-                isr=replicas,
+                isr=tuple(node_id for node_id in replicas if node_id not in absent),
             )
         )
     return made

@@ -13,8 +13,11 @@ from ringlog.errors import NotEnoughBrokers
 class Placement:
     """Chooses replicas one partition after another, and remembers what it chose."""
 
-    def __init__(self, image: MetadataImage, usable: Iterable[Broker]) -> None:
-        self._brokers = {broker.node_id: broker for broker in usable}
+    def __init__(self, image: MetadataImage, ready: Iterable[Broker], absent: Iterable[Broker] = ()) -> None:
+        """`absent`: nodes that are chosen only where those that are ready are too few."""
+        self._brokers = {broker.node_id: broker for broker in ready}
+        self._absent = {broker.node_id for broker in absent} - self._brokers.keys()
+        self._brokers |= {broker.node_id: broker for broker in absent}
         self._replicas: Counter[int] = Counter()
         self._leaders: Counter[int] = Counter()
         self._leading = {node_id: [0] * broker.shards for node_id, broker in self._brokers.items()}
@@ -48,9 +51,10 @@ class Placement:
     def _next(self, chosen: Collection[int]) -> int:
         racks = [self._brokers[node_id].rack for node_id in chosen]
 
-        def cost(broker: Broker) -> tuple[int, int, int, int]:
+        def cost(broker: Broker) -> tuple[bool, int, int, int, int]:
             leads = 0 if chosen else self._leaders[broker.node_id]
-            return racks.count(broker.rack), leads, self._replicas[broker.node_id], broker.node_id
+            is_absent = broker.node_id in self._absent
+            return is_absent, racks.count(broker.rack), leads, self._replicas[broker.node_id], broker.node_id
 
         return min((b for b in self._brokers.values() if b.node_id not in chosen), key=cost).node_id
 

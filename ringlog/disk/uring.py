@@ -123,6 +123,8 @@ class UringDisk(OsFiles):
         self._spans: dict[int, timespec] = {}
         """What the kernel reads when it is given a timer."""
         self._ended_watches: list[int] = []
+        self._is_queued = False
+        """The ring may have calls that the kernel was not told of."""
         self._owner = threading.get_ident()
         self._prove()
 
@@ -172,12 +174,15 @@ class UringDisk(OsFiles):
         super().close(file)
 
     def submit(self) -> None:
+        if not self._is_queued:
+            return
         while io_uring_sq_ready(self._ring):
             self._errno.value = 0
             try:
                 io_uring_submit(self._ring)
             except OSError as error:
                 self._after_refusal(error)
+        self._is_queued = False
 
     def completions(self, wait_s: float | None = 0.0) -> list[Completion]:
         if wait_s == 0.0 or self._done or not (self._pinned or self._watches):
@@ -240,6 +245,7 @@ class UringDisk(OsFiles):
         token = self._next_token
         self._next_token = token + 1
         sqe.user_data = token
+        self._is_queued = True
         self._pinned[token] = memory
         while not io_uring_put_sqe(self._ring, sqe):
             self.submit()
@@ -247,6 +253,7 @@ class UringDisk(OsFiles):
 
     def _put_special(self, sqe: io_uring_sqe, token: int) -> None:
         sqe.user_data = token
+        self._is_queued = True
         while not io_uring_put_sqe(self._ring, sqe):
             self.submit()
 

@@ -26,11 +26,11 @@ def judge_append(log: PartitionLog, batches: Sequence[BatchInfo], nbytes: int) -
     if nbytes > (most := log.settings.append_bytes_max):
         raise BatchTooLarge(f"{log.name}: {nbytes} bytes in one append; at most {most} are taken")
     require_room(log, nbytes)
-    if all(batch.producer_id < 0 for batch in batches):
-        return None
-    if len(batches) > 1:
+    if len(batches) == 1:
+        return log.producers.judge(batches[0]) if batches[0].producer_id >= 0 else None
+    if any(batch.producer_id >= 0 for batch in batches):
         raise InvalidRequest(f"{log.name}: an idempotent producer sends one batch at a time")
-    return log.producers.judge(batches[0])
+    return None
 
 
 def require_room(log: PartitionLog, nbytes: int) -> None:

@@ -155,12 +155,15 @@ class PartitionLog:
         and copied. On return they are `received`, nothing more; all of them, or none when an error is raised."""
         self.must_be_open()
         check(leader_epoch >= self.epochs.latest, "a leader epoch never goes back")
-        check(bool(batches) and sum(b.nbytes for b in batches) == data.nbytes, "the batches fill the data")
-        repeat = judge_append(self, batches, data.nbytes)
+        check(bool(batches), "an append has batches")
+        first, *others = batches
+        nbytes = first.nbytes + sum(b.nbytes for b in others) if others else first.nbytes
+        check(nbytes == data.nbytes, "the batches fill the data")
+        repeat = judge_append(self, batches, nbytes)
         if repeat is not None:
             return Appended(*repeat, repeated=True)
-        records = sum(b.record_count for b in batches)
-        if self.must_roll(data.nbytes, records, now_ms):
+        records = first.record_count + sum(b.record_count for b in others) if others else first.record_count
+        if self.must_roll(nbytes, records, now_ms):
             self.roll(now_ms)
         base_offset = self.next_offset
         next_offset = stamp(

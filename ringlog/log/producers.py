@@ -83,17 +83,19 @@ class ProducerTable:
 
     def judge(self, batch: BatchInfo) -> Repeat | None:
         """None for a batch that may be appended, Repeat for one that was; raises for all else. Changes nothing."""
-        producer = f"producer {batch.producer_id}"
         entry = self._entries.get(batch.producer_id)
         if entry is None:
             # The producer is new, or its state expired: there is nothing to compare with, so any start is taken.
             return None
         if batch.producer_epoch < entry.epoch:
-            raise ProducerFenced(f"{producer}: epoch {batch.producer_epoch} is older than {entry.epoch}")
+            raise ProducerFenced(
+                f"producer {batch.producer_id}: epoch {batch.producer_epoch} is older than {entry.epoch}"
+            )
         if batch.producer_epoch > entry.epoch:
             if batch.base_sequence != 0:
                 raise OutOfOrderSequence(
-                    f"{producer}: new epoch {batch.producer_epoch} begins at sequence {batch.base_sequence}, not 0"
+                    f"producer {batch.producer_id}: new epoch {batch.producer_epoch} begins at sequence "
+                    f"{batch.base_sequence}, not 0"
                 )
             return None
         last = last_sequence(batch.base_sequence, batch.record_count)
@@ -103,7 +105,7 @@ class ProducerTable:
         wanted = (entry.batches[-1].last_sequence + 1) % SEQUENCE_COUNT if entry.batches else 0
         if batch.base_sequence != wanted:
             raise OutOfOrderSequence(
-                f"{producer}: sequence {batch.base_sequence} came where {wanted} was due"
+                f"producer {batch.producer_id}: sequence {batch.base_sequence} came where {wanted} was due"
             )
         return None
 

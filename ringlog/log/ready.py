@@ -34,6 +34,8 @@ class ReadyLogs:
     def pump(self, now_ms: int) -> None:
         """Let each begin its next write. Those beyond the depth keep their places, before any that come later; a call
         that is in flight completes, and with it comes the next pump, so none waits for ever."""
+        if not self._logs:
+            return
         ready, self._logs = self._logs, {}
         if not self._depth:
             for log in ready.values():

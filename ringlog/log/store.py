@@ -12,16 +12,12 @@ from typing import Any
 
 from ringlog.disk.api import Disk, WatchingDisk
 from ringlog.disk.memory import aligned
-from ringlog.errors import OffsetOutOfRange, PartitionBusy, PartitionFenced, RinglogError, check
-from ringlog.limits import (
-    CHECKPOINT_BYTES,
-    COMPACTION_BYTES_PER_S,
-    TAIL_BYTES_PER_SHARD,
-    UNCHECKPOINTED_BYTES_PER_SHARD,
-)
+from ringlog.errors import OffsetOutOfRange, PartitionFenced, RinglogError, check
+from ringlog.limits import COMPACTION_BYTES_PER_S, TAIL_BYTES_PER_SHARD
 from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
 from ringlog.log.bounds import ShardBounds
+from ringlog.log.checkpoints import Checkpoints
 from ringlog.log.claims import Claims, Lock
 from ringlog.log.context import ShardContext
 from ringlog.log.disk_space import DiskSpace
@@ -29,7 +25,7 @@ from ringlog.log.events import Appended, Event, disk_error
 from ringlog.log.flush_schedule import FlushSchedule
 from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.jobs import Dispatcher, Job, run_now
-from ringlog.log.names import partition_dir
+from ringlog.log.names import LOG, offset_name, partition_dir
 from ringlog.log.owner import Owner
 from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.reading import Reader, Slices, TimedOffset
@@ -44,6 +40,8 @@ from ringlog.log.truncation import truncate_files
 from ringlog.log.upkeep import Upkeep
 from ringlog.model import TopicPartition
 
+_CLOCK_MS = 20
+"""Between two looks at the clock for what is due by it alone."""
 _AGE_CHECK_MS = 1_000
 _EXPIRY_CHECK_MS = 60_000
 
@@ -85,12 +83,9 @@ class LogStore:
         self._sweeping: list[Housekeeper] = []
         """Those with files to delete or to rename when no read uses them."""
         self._flushes = FlushSchedule()
-        self._bytes_since_checkpoint = 0
-        self._unscanned_bytes = 0
-        """What a crash would make recovery scan, when it was last added up."""
-        self._room_is_known = False
-        """It was added up in this cycle: only appends can have changed it since, and they are counted."""
+        self._checkpoints = Checkpoints(self._housekeepers)
         self.space = DiskSpace(disk, root, bounds.preallocate_bytes_max)
+        self._clock_ms = 0
         self._age_checked_ms = 0
         self._expiry_checked_ms = 0
         self._context = ShardContext(
@@ -192,6 +187,16 @@ class LogStore:
             log.fence(disk_error(name, "truncate", error))
             raise
         return self.reopen(name, now_ms=now_ms)
+
+    def begin_at(self, name: TopicPartition, offset: int, owner: Owner, *, now_ms: int) -> PartitionLog:
+        """Give up all records of a log, and open it anew, empty, beginning at an offset. After a crash in between it is
+        empty, and begins at 0."""
+        settings, path = self._settings[name], partition_dir(self.root, name)
+        self.remove(name)
+        self._removals.finish(name, path)
+        self.claims.claim(path, owner)
+        self.disk.close(self.disk.open(f"{path}/{offset_name(offset, LOG)}", write=True, create=True))
+        return self.open(name, settings, now_ms=now_ms)
 
     def reconfigure(self, name: TopicPartition, settings: LogSettings, *, now_ms: int) -> None:
         """Change the settings of a log, for all appends from now on; of one that is not open, for its reopening.
@@ -322,7 +327,7 @@ class LogStore:
 
     def admit(self, name: TopicPartition, nbytes: int) -> PartitionLog:
         """The log that is to take so many bytes, if the shard and its disk have room for them."""
-        self._must_have_room(nbytes)
+        self._checkpoints.require_room(nbytes)
         self.space.admit(name, nbytes)
         log = self.logs.get(name)
         if log is None:
@@ -331,7 +336,7 @@ class LogStore:
 
     def note_appended(self, log: PartitionLog, nbytes: int, now_ms: int) -> None:
         """A log has taken bytes: plan what follows from that."""
-        self._bytes_since_checkpoint += nbytes
+        self._checkpoints.appended(nbytes)
         interval_ms = log.settings.flush.interval_ms
         if interval_ms is not None:
             self._flushes.plan(log.name, now_ms + interval_ms)
@@ -339,14 +344,14 @@ class LogStore:
     def run(self, *, now_ms: int, wait_s: float | None = 0.0) -> list[Event]:
         """One cycle: hand out completions, queue what is due, submit it all at once. Waits for completions up to
         `wait_s` when there is nothing else to do. Returns what happened, in order."""
-        self._room_is_known = False
+        self._checkpoints.begin_cycle()
+        self._keep_house(now_ms)  # before the wait: what comes after it is waited for
         self._ready.pump(now_ms)
         self.disk.submit()
         self._context.arena.warm_up()
         if self._dispatcher.deliver(wait_s):
             self._ready.pump(now_ms)
             self.disk.submit()
-        self._keep_house(now_ms)
         events = self._events[:]
         self._events.clear()
         return events
@@ -364,7 +369,6 @@ class LogStore:
 
     def _keep_house(self, now_ms: int) -> None:
         """What is due by the clock or by bytes. Costs nothing for partitions where nothing happens."""
-        self.space.tick(now_ms)
         if self._flushes:
             self._flushes.flush_due(self.logs, now_ms)
         if self._removals.waiting:
@@ -375,9 +379,15 @@ class LogStore:
             sweeping = self._sweeping[:]
             self._sweeping.clear()
             self._sweeping += [housekeeper for housekeeper in sweeping if not housekeeper.sweep()]
-        if self._bytes_since_checkpoint >= CHECKPOINT_BYTES:
-            self._bytes_since_checkpoint = 0
-            self._want_checkpoints()
+        if self._checkpoints.due:
+            self._checkpoints.move()
+        if abs(now_ms - self._clock_ms) >= _CLOCK_MS or not self.upkeep.is_idle:
+            self._clock_ms = now_ms
+            self._keep_time(now_ms)
+
+    def _keep_time(self, now_ms: int) -> None:
+        """What is due by the clock alone, each at its own interval."""
+        self.space.tick(now_ms)
         if abs(now_ms - self._age_checked_ms) >= _AGE_CHECK_MS:
             self._age_checked_ms = now_ms
             for log in self.logs.values():
@@ -404,29 +414,6 @@ class LogStore:
         """Move every recovery point up to what is flushed, in the background of the next run()s."""
         for housekeeper in self._housekeepers.values():
             housekeeper.want_checkpoint()
-
-    def _want_checkpoints(self) -> None:
-        """Move recovery points until little is left to scan, the largest parts first: few hold most of it."""
-        unscanned = self._unscanned_bytes = self._sum_unscanned()
-        for housekeeper in sorted(self._housekeepers.values(), key=lambda h: -h.unscanned_bytes):
-            if unscanned <= CHECKPOINT_BYTES // 4:
-                break
-            unscanned -= housekeeper.unscanned_bytes
-            housekeeper.want_checkpoint()
-
-    def _must_have_room(self, nbytes: int) -> None:
-        """Refuse what would make the scan after a crash longer than it may be: checkpoints must catch up first."""
-        if self._unscanned_bytes + self._bytes_since_checkpoint + nbytes <= UNCHECKPOINTED_BYTES_PER_SHARD:
-            return
-        if not self._room_is_known:
-            self._want_checkpoints()
-            self._bytes_since_checkpoint = 0
-            self._room_is_known = True
-        if self._unscanned_bytes + self._bytes_since_checkpoint + nbytes > UNCHECKPOINTED_BYTES_PER_SHARD:
-            raise PartitionBusy("checkpoints are behind: the disk is slow. Retry after a pause")
-
-    def _sum_unscanned(self) -> int:
-        return sum(housekeeper.unscanned_bytes for housekeeper in self._housekeepers.values())
 
     # -- reading -----------------------------------------------------------------------------------------------
 

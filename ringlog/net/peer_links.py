@@ -3,6 +3,8 @@
 Nothing is promised: a message to a node that is not connected is dropped, and so is one that finds the queue full.
 Raft, and whoever asks, will say it again. Every message names its cluster, so that nodes of different clusters that
 were given the same address by mistake do not talk to each other.
+
+A connection that breaks tells at once what silence tells later: the process at its other end may have died.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import Literal
 
 import msgspec
 import zmq
+from zmq.utils.monitor import recv_monitor_message
 
 from ringlog.errors import NodeFailed
 from ringlog.limits import FRAME_BYTES_MAX, PEER_MESSAGES_MAX
@@ -52,6 +55,8 @@ class PeerLinks:
         """Nodes that spoke for another cluster, and for which."""
         self.heard = False
         """Whether any node of this cluster spoke."""
+        self.lost: set[int] = set()
+        """Nodes whose connections broke, and are not there again."""
         self._context = zmq.Context(io_threads=1)
         self._inbox = self._context.socket(zmq.PULL)
         self._inbox.set(zmq.LINGER, 0)
@@ -67,11 +72,12 @@ class PeerLinks:
         self._poller = zmq.Poller()
         self._poller.register(self._inbox, zmq.POLLIN)
         self._outlets: dict[int, zmq.Socket[bytes]] = {}
+        self._monitors: dict[int, zmq.Socket[bytes]] = {}
         for peer, endpoint in endpoints.items():
             if peer != node_id:
-                self._outlets[peer] = self._connect(endpoint)
+                self._outlets[peer] = self._connect(peer, endpoint)
 
-    def _connect(self, endpoint: str) -> zmq.Socket[bytes]:
+    def _connect(self, peer: int, endpoint: str) -> zmq.Socket[bytes]:
         outlet = self._context.socket(zmq.PUSH)
         outlet.set(zmq.LINGER, 0)
         outlet.set(zmq.IMMEDIATE, 1)  # what cannot be sent now is of no use later
@@ -80,6 +86,10 @@ class PeerLinks:
         outlet.set(zmq.RECONNECT_IVL_MAX, 500)
         outlet.set(zmq.HEARTBEAT_IVL, 1_000)
         outlet.set(zmq.HEARTBEAT_TIMEOUT, 3_000)
+        self._monitors[peer] = outlet.get_monitor_socket(
+            zmq.Event.HANDSHAKE_SUCCEEDED | zmq.Event.DISCONNECTED
+        )
+        self._poller.register(self._monitors[peer], zmq.POLLIN)
         outlet.connect(endpoint)
         return outlet
 
@@ -93,8 +103,18 @@ class PeerLinks:
         self._poller.register(fd, zmq.POLLIN)
 
     def wait(self, wait_s: float) -> None:
-        """Sleep until a message comes, or for this long."""
-        self._poller.poll(max(0, int(wait_s * 1000)))
+        """Sleep until a message comes or a connection changes, or for this long."""
+        ready = dict(self._poller.poll(max(0, int(wait_s * 1000))))
+        for peer, monitor in self._monitors.items():
+            if monitor in ready:
+                self._follow_connection(peer, monitor)
+
+    def _follow_connection(self, peer: int, monitor: zmq.Socket[bytes]) -> None:
+        while monitor.poll(0):
+            if recv_monitor_message(monitor)["event"] == zmq.Event.DISCONNECTED:
+                self.lost.add(peer)
+            else:
+                self.lost.discard(peer)
 
     def send(
         self,
@@ -148,6 +168,8 @@ class PeerLinks:
         return False
 
     def close(self) -> None:
-        for socket in (self._inbox, *self._outlets.values()):
-            socket.close()
+        for outlet in self._outlets.values():
+            outlet.disable_monitor()
+        for socket in (self._inbox, *self._outlets.values(), *self._monitors.values()):
+            socket.close(linger=0)
         self._context.term()

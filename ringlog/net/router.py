@@ -234,7 +234,8 @@ class RouterAgent:
         room = service.retry_overflow()
         room = self._links.pump() and room  # also while something waits: one full ring holds up no other
         self._show(now_us)
-        self._report_deaths()
+        if self._departed.watching:
+            self._report_deaths()
         if service.has_image and not self._is_ready:
             self._is_ready = True
             self._board.set_state(self._process, ProcessState.READY)
@@ -248,15 +249,20 @@ class RouterAgent:
         if not self._links.announce_wait():
             wait_ms = 0
         self._clock.rest(time.monotonic_ns() // 1000)
-        self._poll(wait_ms)
-        self._links.end_wait()
+        rung = self._poll(wait_ms)
+        self._links.end_wait(rung=rung)
 
-    def _poll(self, wait_ms: int) -> None:
+    def _poll(self, wait_ms: int) -> bool:
+        """Whether the doorbell was rung."""
+        rung = False
         for source, _ in self._poller.poll(wait_ms):
             if source is self._socket.socket:
                 self._has_messages = True
             elif source is self._socket.monitor:
                 self._follow_connections()
+            else:
+                rung = True
+        return rung
 
     def _receive(self) -> bool:
         """Take what the socket has; whether it may have more."""

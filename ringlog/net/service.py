@@ -62,6 +62,13 @@ from ringlog.shard.commands import LENT, NodeApi, node_frame, pack_u64, unpack_l
 
 _STAMP = struct.Struct("<QI")
 """What a network process writes into a header: the client's session, and when it gives up."""
+_STAMP_AT = 16
+_NO_STAMP = bytes(_STAMP.size)
+_ROUTE = struct.Struct("<BBHIQQ")
+"""The beginning of a header, up to the session: what says where a reply goes."""
+_PRODUCE, _FETCH, _DELTA = int(Api.PRODUCE), int(Api.FETCH), int(NodeApi.DELTA)
+_ACKS_MASK, _OF_REPLIES = int(Flag.ACKS_MASK), Flag.REPLY | Flag.ERROR
+"""As plain numbers: a member of an enum costs as much as three calls at each use."""
 OVERFLOW_BYTES_MAX = 64 * MIB
 """Requests that wait for room in a ring, per process that serves them."""
 
@@ -147,21 +154,21 @@ class NetService:
 
     def _route(self, peer: Peer, header: Header, frame: memoryview) -> None:
         api = header.api_key
-        if header.flags & (Flag.REPLY | Flag.ERROR):
+        if header.flags & _OF_REPLIES:
             raise InvalidRequest("a request has neither the REPLY nor the ERROR flag")
-        if api != Api.PRODUCE and header.body_bytes > CONTROL_BODY_BYTES_MAX:
+        if api != _PRODUCE and header.body_bytes > CONTROL_BODY_BYTES_MAX:
             raise InvalidRequest(
                 f"a control body of {header.body_bytes} bytes; at most {CONTROL_BODY_BYTES_MAX} are taken"
             )
-        if api == Api.METADATA:
-            self._metadata(peer, header, decode_body(frame[HEADER_BYTES:], MetadataRequest))
-        elif api in SHARD_APIS:
-            if api == Api.FETCH and peer.must_hold:
+        if api in SHARD_APIS:
+            if api == _FETCH and peer.must_hold:
                 if len(peer.held) >= HELD_FETCHES_MAX:
                     raise Overloaded("replies to earlier fetches were not received yet")
                 peer.held.append(HeldFetch(bytes(frame), self._due_ms(header)))
                 return
             self._forward(peer, header, frame, self._process_of(header.partition), self._due_ms(header))
+        elif api == Api.METADATA:
+            self._metadata(peer, header, decode_body(frame[HEADER_BYTES:], MetadataRequest))
         elif api in CONTROLLER_APIS:
             self._forward(peer, header, frame, self._controller, self._due_ms(header))
         else:
@@ -197,7 +204,7 @@ class NetService:
         end = self._ends.get(process)
         if end is None:
             raise self._unavailable(process)
-        answered = header.api_key != Api.PRODUCE or header.flags & Flag.ACKS_MASK != Acks.NONE
+        answered = header.api_key != _PRODUCE or header.flags & _ACKS_MASK != 0
         if answered:
             request = PendingRequest(process, header.api_key, len(frame), self._now_us)
             self.peers.admit(peer, header.correlation, request)
@@ -214,7 +221,7 @@ class NetService:
             body = end.writer.claim(len(frame))
             if body is not None:
                 body[:] = frame
-                body[16:28] = stamp
+                body[_STAMP_AT : _STAMP_AT + _STAMP.size] = stamp
                 end.writer.commit()
                 self._stats.counts["bytes_in"] += len(frame)
                 return
@@ -223,7 +230,7 @@ class NetService:
             raise Overloaded("the shard is behind with its requests")
         self._overflow_bytes[process] = waiting
         copy = bytearray(frame)
-        copy[16:28] = stamp
+        copy[_STAMP_AT : _STAMP_AT + _STAMP.size] = stamp
         self._overflow.setdefault(process, deque()).append(bytes(copy))
 
     # -- metadata ----------------------------------------------------------------------------------------------
@@ -320,18 +327,20 @@ class NetService:
 
     def take_replies(self, process: int, end: LinkEnd) -> bool:
         """Send on what a process has answered; True when there was something."""
-        messages = end.reader.read_all()
+        reader = end.reader
+        messages = reader.read_all()
         for message in messages:
             self._take_reply(process, message.body)
-        end.reader.release()
-        released = self._releases.pop(process, None)
-        if released:
-            end.send(node_frame(NodeApi.RELEASE, pack_u64(*released)))
+        reader.release()
+        if self._releases:
+            released = self._releases.pop(process, None)
+            if released:
+                end.send(node_frame(NodeApi.RELEASE, pack_u64(*released)))
         return bool(messages)
 
     def _take_reply(self, process: int, frame: memoryview) -> None:
-        api_key, flags = frame[1], int.from_bytes(frame[2:4], "little")
-        if api_key == NodeApi.DELTA:
+        _version, api_key, flags, partition, correlation, session = _ROUTE.unpack_from(frame)
+        if api_key == _DELTA:
             delta = decode_delta(bytes(frame[HEADER_BYTES:]))
             self.image.apply(delta)
             self.has_image = self.has_image or not delta.more
@@ -339,22 +348,23 @@ class NetService:
                 del self._announced[number]
                 self._created(number, 0, memoryview(b""))
             return
-        partition = int.from_bytes(frame[4:8], "little")
-        correlation = int.from_bytes(frame[8:16], "little")
-        session = int.from_bytes(frame[16:24], "little")
-        body = frame[HEADER_BYTES:]
         if session == 0:
-            self._created(correlation, flags, body)
+            self._created(correlation, flags, frame[HEADER_BYTES:])
             return
-        pieces: list[bytes | memoryview] = [body]
         if flags & LENT:
-            lent = unpack_lent(body)
+            lent = unpack_lent(frame[HEADER_BYTES:])
             self._releases.setdefault(process, []).append(lent.token)
             region = self._regions[process]
-            pieces = [lent.head, *(region[at : at + nbytes] for at, nbytes in lent.ranges)]
-        message = _message(api_key, correlation, partition, flags & ~LENT, pieces)
-        if flags & LENT and not self._intact(process):
-            return  # its owner died, and another may have written there: the request will be refused
+            pieces: list[bytes | memoryview] = [
+                lent.head,
+                *(region[at : at + nbytes] for at, nbytes in lent.ranges),
+            ]
+            message = _message(api_key, correlation, partition, flags & ~LENT, pieces)
+            if not self._intact(process):
+                return  # its owner died, and another may have written there: the request will be refused
+        else:
+            # As it came, without what is only said between processes of the node.
+            message = b"".join((frame[:_STAMP_AT], _NO_STAMP, frame[_STAMP_AT + _STAMP.size :]))
         peer = self.peers.by_session.get(session)
         came_us = self.peers.settle(peer, correlation) if peer is not None else None
         if peer is None or came_us is None:
@@ -366,9 +376,10 @@ class NetService:
             self._answer_error(peer, api_key, correlation, error)
             return
         self._send_to(peer, message)
-        if api_key in (Api.PRODUCE, Api.FETCH):
-            name = "produce_us" if api_key == Api.PRODUCE else "fetch_us"
-            self._stats.observe(name, self._now_us - came_us)
+        if api_key == _PRODUCE:
+            self._stats.observe("produce_us", self._now_us - came_us)
+        elif api_key == _FETCH:
+            self._stats.observe("fetch_us", self._now_us - came_us)
 
     def retry_overflow(self) -> bool:
         """Give rings what they had no room for; False while something still waits."""

@@ -15,7 +15,9 @@ import msgspec
 
 from ringlog.config import NodeConfig
 from ringlog.controller.active import Request
+from ringlog.controller.health import health_of
 from ringlog.controller.records import NO_CONTROLLER, Delta, Identity, MetadataRecord, deltas_of
+from ringlog.controller.topic_config import node_defaults
 from ringlog.errors import (
     CorruptFrame,
     NotController,
@@ -60,6 +62,8 @@ LEAVE_MS = 3_000.0
 """A node that stops tries for so long to let another controller be the active one."""
 LEAVE_SILENT_MS = 2_000.0
 """And it stops without moving anything when no controller answers for so long."""
+HEALTH_MS = 250.0
+"""Between two counts of what is missing in the cluster."""
 RETRY_MS = 50.0
 """Between two attempts of a request that waits for a controller, or for nodes."""
 
@@ -108,6 +112,10 @@ class ClusterAgent:
         """Requests of clients that are with the active controller."""
         self._again: list[_Pending] = []
         """Those that wait for a controller, or for nodes."""
+        self._topic_defaults = node_defaults(config.topic_defaults)
+        self._seen_version = -1
+        """Of the metadata whose health was counted."""
+        self._health_at_ms = 0.0
         self._leave_ms: float | None = None
         """Since when the node is to stop."""
         controller.watch(links.bell.fd)
@@ -136,8 +144,18 @@ class ClusterAgent:
         self._ask_again()
         self._audience.answer_served(self._controller.image.version)
         self._links.pump()
-        self._stats.show()
+        self._show()
         return found
+
+    def _show(self) -> None:
+        """Bring the stats page up to date; what takes a look at every partition, not at every pass."""
+        now_ms = _now_ms()
+        if self._health_at_ms <= now_ms and self._seen_version != self._controller.image.version:
+            self._health_at_ms = now_ms + HEALTH_MS
+            self._seen_version = self._controller.image.version
+            self._stats.counts.update(health_of(self._controller.image, self._topic_defaults)._asdict())
+        self._stats.counts["active_controller"] = int(self._controller.active_id == self._controller.node_id)
+        self._stats.show()
 
     def _patience_s(self, room: bool) -> float:
         """How long nothing is due; the quorum knows its own times."""

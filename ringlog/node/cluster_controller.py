@@ -81,6 +81,10 @@ class ClusterController:
         self.published: list[Publication] = []
         """What was committed since somebody took it away: for the processes of this node."""
         self._alone_since_ms: float | None = None
+        self._lost_ms: dict[int, float] = {}
+        """When the connections broke that are broken now."""
+        self._former_leader: int | None = None
+        """Who led the quorum before this node, if it does now."""
         self._default_partitions = default_partitions
         self._nodes = len(endpoints)
         self._now_ms = now_ms
@@ -142,12 +146,24 @@ class ClusterController:
                 self._serve(message)
             else:
                 self._answered(message)
+        self._watch_connections()
         active = self._in_office()
         if active is not None:
             records = active.due(self._now_ms())
             if records:
                 self._append(active, records, lambda done: None)
         self._give_up()
+
+    def _watch_connections(self) -> None:
+        """A node whose connection broke, or that led the quorum and was deposed, has less time to be heard."""
+        now_ms, leader_id = self._now_ms(), self.active_id
+        before, self._lost_ms = self._lost_ms, {}
+        for node_id in self._links.lost:
+            self._lost_ms[node_id] = before.get(node_id, now_ms)
+            if node_id not in before and self._active is not None:
+                self._active.lost(node_id, now_ms)
+        if leader_id is not None and leader_id != self.node_id:
+            self._former_leader = leader_id
 
     @property
     def active_id(self) -> int | None:
@@ -200,6 +216,10 @@ class ClusterController:
                 nodes=self._nodes,
             )
             self._active_epoch = raft.epoch
+            if self._former_leader is not None:
+                self._active.lost(self._former_leader, self._now_ms())
+            for node_id, at_ms in self._lost_ms.items():
+                self._active.lost(node_id, at_ms)
             if not self._active.planned.cluster_id:
                 identity = Identity(secrets.token_hex(8), self.node_id)
                 self._append(self._active, [identity], lambda done: None)

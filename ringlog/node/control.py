@@ -58,10 +58,26 @@ class PartitionStatus(msgspec.Struct):
     """One of the hottest partitions."""
 
     partition: int
+    """The number that the node has for it."""
     shard: int
     bytes_in: int
     bytes_in_per_s: float
     records_in: int
+    topic: str | None = None
+    """None, as is the index: the node did not say in time."""
+    index: int | None = None
+
+
+class ClusterStatus(msgspec.Struct):
+    """The cluster of a node, as the node knows it."""
+
+    nodes: int
+    nodes_fenced: int
+    offline_partitions: int
+    under_replicated_partitions: int
+    below_min_isr_partitions: int
+    is_controller: bool
+    """Whether this node's controller decides."""
 
 
 class NodeStatus(msgspec.Struct):
@@ -85,6 +101,8 @@ class NodeStatus(msgspec.Struct):
     hottest: list[PartitionStatus]
     wrong: list[str]
     """What is not as it should be, in words; empty when all is well."""
+    cluster: ClusterStatus | None = None
+    """None: a node by itself."""
 
 
 def status(data_dir: str, sample_s: float = RATE_SAMPLE_S) -> NodeStatus:
@@ -125,6 +143,7 @@ def status(data_dir: str, sample_s: float = RATE_SAMPLE_S) -> NodeStatus:
     latencies = after["produce_us"].sum(axis=0)
     p50, p99 = quantile(latencies, 0.5), quantile(latencies, 0.99)
     free = os.statvfs(data_dir)
+    cluster = _cluster(after[view.topology.CONTROLLER]) if info.peers else None
     return NodeStatus(
         pid=info.pid,
         data_dir=data_dir,
@@ -142,8 +161,33 @@ def status(data_dir: str, sample_s: float = RATE_SAMPLE_S) -> NodeStatus:
         disk_free_bytes=free.f_bavail * free.f_frsize,
         processes=rows,
         hottest=_hottest(partitions_before, partitions_after, span),
-        wrong=_wrong(view, rows, after, free.f_bavail / max(free.f_blocks, 1)),
+        wrong=_wrong(view, rows, after, free.f_bavail / max(free.f_blocks, 1)) + _missing(cluster),
+        cluster=cluster,
     )
+
+
+def _cluster(row: Any) -> ClusterStatus:
+    return ClusterStatus(
+        nodes=int(row["cluster_nodes"]),
+        nodes_fenced=int(row["cluster_nodes_fenced"]),
+        offline_partitions=int(row["offline_partitions"]),
+        under_replicated_partitions=int(row["under_replicated_partitions"]),
+        below_min_isr_partitions=int(row["below_min_isr_partitions"]),
+        is_controller=bool(row["active_controller"]),
+    )
+
+
+def _missing(cluster: ClusterStatus | None) -> list[str]:
+    """What the cluster lacks, in words."""
+    if cluster is None:
+        return []
+    counted = (
+        (cluster.nodes_fenced, "nodes of the cluster are down, or have not caught up"),
+        (cluster.offline_partitions, "partitions have no leader: they can be neither written nor read"),
+        (cluster.below_min_isr_partitions, "partitions have fewer replicas in sync than min.insync.replicas"),
+        (cluster.under_replicated_partitions, "partitions have replicas that are not in sync"),
+    )
+    return [f"{count} {what}" for count, what in counted if count]
 
 
 def _cpu(process: psutil.Process) -> float:

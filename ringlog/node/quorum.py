@@ -55,6 +55,7 @@ class Quorum:
         self.raft = Raft(store.me, restored, timing=timing or Timing(), now_ms=now_ms())
         self._waiting: dict[int, list[tuple[int, Callable[[bool], None]]]] = {}
         """By index: the epoch of the entry that is waited for, and whom to tell."""
+        self._lost: set[int] = set()
         self.others: list[PeerMessage] = []
         """Requests and answers that came along: for whoever runs the quorum."""
 
@@ -85,6 +86,9 @@ class Quorum:
         """One pass: take what came, let time pass, save, send, apply."""
         due_s = (self.raft.due_ms - self._now_ms()) / 1000
         self._links.wait(max(0.0, min(wait_s, due_s)))
+        for peer in self._links.lost - self._lost:
+            self.raft.lost(peer, self._now_ms())
+        self._lost = set(self._links.lost)
         for message in self._links.receive():
             if message.kind != "raft":
                 self.others.append(message)

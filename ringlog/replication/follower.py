@@ -111,6 +111,8 @@ class Follower:
     def _must_continue(self, batches: Sequence[BatchSpan], log: ReplicaLog) -> None:
         """Offsets grow, with gaps where the leader compacted its log; epochs never go back."""
         offset, epoch = log.end_offset, log.last_epoch
+        if log.start_offset == offset and batches[0].base_offset < offset <= batches[0].last_offset:
+            offset = batches[0].base_offset  # an empty log: the leader's begins within this batch
         for batch in batches:
             if not offset <= batch.base_offset <= batch.last_offset:
                 raise CorruptBatch(

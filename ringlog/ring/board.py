@@ -207,11 +207,13 @@ class Links:
             quiet = end.reader.announce_wait() and quiet
         return quiet
 
-    def end_wait(self) -> None:
-        """After a sleep, or when one was called off."""
+    def end_wait(self, *, rung: bool = True) -> None:
+        """After a sleep, or when one was called off. `rung`: the doorbell may have been: to find that it was not costs
+        a system call and an exception."""
         for end in self.ends.values():
             end.reader.withdraw_wait()
-        self.bell.clear()
+        if rung:
+            self.bell.clear()
 
     def pump(self) -> bool:
         """Send what waits for room; False while something still does."""

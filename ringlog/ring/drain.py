@@ -5,6 +5,7 @@ The dtypes are the structs of `drain_layout.hpp`, byte for byte.
 
 from __future__ import annotations
 
+import struct
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -58,6 +59,10 @@ DRAIN_ROW = np.dtype(
         ("zero", "<u2"),
     ]
 )
+
+DRAIN_ROW_STRUCT = struct.Struct("<QQQqqIIIIIIiiIhHHHBBH")
+"""The same, for rows that are looked at one by one."""
+assert DRAIN_ROW_STRUCT.size == DRAIN_ROW.itemsize
 
 DRAIN_GROUP = np.dtype([("partition", "<u4"), ("first_row", "<u4"), ("rows", "<u4")])
 

@@ -21,7 +21,7 @@ from ringlog.errors import InvalidRequest
 from ringlog.limits import RING_DRAIN_BYTES_MAX, RING_READ_MESSAGES_MAX
 from ringlog.native import _kernel
 from ringlog.ring.doorbell import Doorbell
-from ringlog.ring.drain import DRAIN_GROUP, DRAIN_ROW, DrainTable
+from ringlog.ring.drain import DRAIN_GROUP, DRAIN_ROW, DRAIN_ROW_STRUCT, DrainTable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -169,11 +169,12 @@ class RingReader:
 
         RingCorrupt when the memory is damaged; what lies whole before the damage is returned first.
         """
-        messages = [
-            Message(kind, self.memory[offset : offset + body_bytes])
-            for kind, offset, body_bytes in self._native.walk(messages_max)
-        ]
-        self._views.extend(message.body for message in messages)
+        found = self._native.walk(messages_max)
+        if not found:
+            return []
+        memory = self.memory
+        messages = [Message(kind, memory[offset : offset + body_bytes]) for kind, offset, body_bytes in found]
+        self._views += [message.body for message in messages]
         return messages
 
     def drain(
@@ -201,14 +202,22 @@ class RingReader:
         rows, groups = self._native.drain(messages_max, bytes_max)
         return DrainTable(np.frombuffer(rows, dtype=DRAIN_ROW), np.frombuffer(groups, dtype=DRAIN_GROUP))
 
+    def drain_rows(
+        self, messages_max: int = RING_READ_MESSAGES_MAX, bytes_max: int = RING_DRAIN_BYTES_MAX
+    ) -> list[tuple[int, ...]]:
+        """As `drain`, the rows alone, as plain numbers in the order of DRAIN_ROW: a few cost a third of a table."""
+        rows, _ = self._native.drain(messages_max, bytes_max)
+        return list(DRAIN_ROW_STRUCT.iter_unpack(rows)) if rows else []
+
     def release(self) -> None:
         """Give everything that was read back to the writer; all views of it die.
 
         BufferError, and nothing is given back, while one of them is lent to a call that still runs.
         """
-        for view in self._views:
-            view.release()
-        self._views.clear()
+        if self._views:
+            for view in self._views:
+                view.release()
+            self._views.clear()
         self._native.release()
 
     @property

@@ -35,6 +35,12 @@ COUNTERS = (
     "memory_free_bytes",
     "disk_free_bytes",
     "disk_full",
+    "cluster_nodes",
+    "cluster_nodes_fenced",
+    "offline_partitions",
+    "under_replicated_partitions",
+    "below_min_isr_partitions",
+    "active_controller",
 )
 HISTOGRAMS = ("produce_us", "fetch_us", "append_us")
 BUCKETS = 160

@@ -67,7 +67,9 @@ class ShardAgent:
         self._shown_ms = 0
         self._started_ms = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
         """Wall time when the monotonic clock was 0: a jump of the wall clock moves nothing."""
-        store.watch(links.bell.fd, lambda _events: None)
+        self._rung = False
+        """The doorbell was, and is not cleared yet."""
+        store.watch(links.bell.fd, self._note_ring)
 
     def run(self) -> None:
         """Work until told to stop, then stop cleanly."""
@@ -120,24 +122,29 @@ class ShardAgent:
         if wait_s:
             self._clock.rest(time.monotonic_ns() // 1000)
         events = self._store.run(now_ms=now_ms, wait_s=wait_s)
-        woken_us = time.monotonic_ns() // 1000
-        self.core.at(now_ms=self._started_ms + woken_us // 1000, now_us=woken_us)
-        self.core.progress(events)
-        self._links.end_wait()
         if events:
+            woken_us = time.monotonic_ns() // 1000
+            self.core.at(now_ms=self._started_ms + woken_us // 1000, now_us=woken_us)
+            self.core.progress(events)
             self._spins_until_us = woken_us + self._spin_us
+        self._links.end_wait(rung=self._rung)
+        self._rung = False
+
+    def _note_ring(self, _events: int) -> None:
+        self._rung = True
 
     def _take_requests(self, now_us: int) -> None:
         for peer, end in self._links.ends.items():
+            if peer == Topology.CONTROLLER:
+                continue
             try:
-                if peer == Topology.CONTROLLER:
-                    continue
-                table = end.reader.drain()
-                if len(table.rows):
+                reader = end.reader
+                rows = reader.drain_rows()
+                if rows:
                     self._spins_until_us = now_us + self._spin_us
-                    self._stats.counts["requests"] += len(table.rows)
-                    self.core.take(end, table.rows, end.reader.memory)
-                end.reader.release()
+                    self._stats.counts["requests"] += len(rows)
+                    self.core.take(end, rows, reader.memory)
+                reader.release()
             except (RingStale, RingClosed, RingCorrupt):
                 continue  # its process is gone or mad: the supervisor will make a new one
 

@@ -16,6 +16,9 @@ NOT_BEGUN = "the request was not begun in the time that its client waits, and is
 """Said of a request whose deadline had passed when its turn came."""
 
 
+_REPLY = int(Flag.REPLY)
+
+
 class Outlet(Protocol):
     """Takes frames for one network process."""
 
@@ -31,7 +34,7 @@ class Asker(NamedTuple):
     api_key: int
     partition: int
 
-    def reply(self, body: bytes, flags: int = Flag.REPLY) -> None:
+    def reply(self, body: bytes, flags: int = _REPLY) -> None:
         """Answer."""
         header = frame_header(
             api_key=self.api_key,

@@ -44,7 +44,7 @@ INLINE_BYTES_MAX = 16 * KIB
 class FetchSession:
     """What one client reads of this shard."""
 
-    __slots__ = ("hot", "orphaned", "owner", "session", "waiting", "wants")
+    __slots__ = ("hot", "orphaned", "owner", "session", "unwatched", "waiting", "wants")
 
     def __init__(self, session: int, owner: tuple[object, int]) -> None:
         self.session = session
@@ -53,6 +53,8 @@ class FetchSession:
         self.wants: dict[int, FetchPartition] = {}
         self.hot: OrderedDict[int, None] = OrderedDict()
         """Partitions with something to say: records to read, or an error. The longest unserved first."""
+        self.unwatched: set[int] = set()
+        """Partitions of which it would not be told that they grow: they were not open when it asked, or were closed."""
         self.waiting: Fetch | None = None
         self.orphaned = False
         """Its network process is dead: nobody will give back what a reply lends."""
@@ -135,15 +137,12 @@ class FetchDesk:
 
     def _session(self, asker: Asker, request: FetchRequest) -> FetchSession:
         owner = (asker.outlet, asker.session)
-        known = self._sessions.get(request.session)
-        wanted = {want.partition for want in request.partitions}
-        if known is not None and known.owner == owner:
-            wanted |= known.wants.keys() - request.forget
-        if len(wanted) > FETCH_PARTITIONS_MAX:
-            raise InvalidRequest(f"a fetch session has at most {FETCH_PARTITIONS_MAX} partitions")
+        session = self._sessions.get(request.session)
+        if session is not None and session.owner != owner:
+            session = None
+        self._check_count(session, request)
         if request.session:
-            session = self._sessions.get(request.session)
-            if session is None or session.owner != owner:
+            if session is None:
                 raise FetchSessionLost(f"fetch session {request.session} is not known. Send a full fetch")
             self._sessions.move_to_end(request.session)
         else:
@@ -154,14 +153,25 @@ class FetchDesk:
             self._next_session = self._next_session % 0xFFFFFFFE + 1
         return session
 
+    def _check_count(self, known: FetchSession | None, request: FetchRequest) -> None:
+        """Raise when the session would have too many partitions. Few are not counted one by one."""
+        already = () if known is None else known.wants.keys()
+        if len(request.partitions) + len(already) <= FETCH_PARTITIONS_MAX:
+            return
+        wanted = {want.partition for want in request.partitions}
+        if len(wanted.union(already) - (set(request.forget) - wanted)) > FETCH_PARTITIONS_MAX:
+            raise InvalidRequest(f"a fetch session has at most {FETCH_PARTITIONS_MAX} partitions")
+
     def _want(self, session: FetchSession, want: FetchPartition) -> None:
         session.wants[want.partition] = want
         try:
             hosted = self._find(want.partition)
         except RinglogError:
             session.hot[want.partition] = None
+            session.unwatched.add(want.partition)
             return
         hosted.watchers.add(session)
+        session.unwatched.discard(want.partition)
         self._judge_heat(session, want, hosted)
 
     def _judge_heat(self, session: FetchSession, want: FetchPartition, hosted: HostedPartition) -> None:
@@ -173,6 +183,7 @@ class FetchDesk:
     def _forget_want(self, session: FetchSession, handle: int) -> None:
         session.wants.pop(handle, None)
         session.hot.pop(handle, None)
+        session.unwatched.discard(handle)
         try:
             self._find(handle).watchers.discard(session)
         except RinglogError:
@@ -196,6 +207,7 @@ class FetchDesk:
         for session in list(hosted.watchers):
             assert isinstance(session, FetchSession)
             session.hot[hosted.partition] = None
+            session.unwatched.add(hosted.partition)
             if session.waiting is not None and self._serve(session.waiting, now_ms):
                 session.waiting = None
         hosted.watchers.clear()
@@ -241,7 +253,8 @@ class FetchDesk:
     def _serve(self, fetch: Fetch, now_ms: int) -> bool:
         """Answer if there is enough to say. True: it is answered, or will be when its reads are done."""
         session = fetch.session
-        self._look_again(session)
+        if session.unwatched:
+            self._look_again(session)
         if not session.hot:
             if now_ms >= fetch.deadline_ms:
                 self._finish(fetch)
@@ -260,14 +273,14 @@ class FetchDesk:
 
     def _look_again(self, session: FetchSession) -> None:
         """Partitions that were not open when they were asked for, or were opened anew since: they may be quiet now."""
-        for handle in list(session.hot):
+        for handle in list(session.unwatched):
             try:
                 hosted = self._find(handle)
             except RinglogError:
                 continue
-            if session not in hosted.watchers:
-                hosted.watchers.add(session)
-                self._judge_heat(session, session.wants[handle], hosted)
+            hosted.watchers.add(session)
+            session.unwatched.discard(handle)
+            self._judge_heat(session, session.wants[handle], hosted)
 
     def _enough(self, fetch: Fetch) -> bool:
         """Whether `bytes_min` are there: exactly counted in memory; what lies on disk is always enough."""
@@ -295,8 +308,6 @@ class FetchDesk:
         except RinglogError as error:
             self._add_error(fetch, want.partition, error)
             return
-        # It may have been closed and opened again since the session began to watch it.
-        hosted.watchers.add(fetch.session)
         if slices is not None:
             self._add_row(fetch, hosted, slices)
             return
@@ -362,7 +373,7 @@ class FetchDesk:
     def lend(self, asker: Asker, head: bytes, all_slices: list[Slices]) -> None:
         """Answer with a head and data: a little is copied, much is lent until the network process gives it back."""
         views = [view for slices in all_slices for view in slices.views]
-        if sum(slices.nbytes for slices in all_slices) <= INLINE_BYTES_MAX:
+        if sum([view.nbytes for view in views]) <= INLINE_BYTES_MAX:
             asker.reply(b"".join([head, *views]))
             for slices in all_slices:
                 slices.release()

@@ -229,6 +229,14 @@ class Hosting:
     def next_retry_ms(self) -> int | None:
         return min(self._retry_at_ms.values(), default=None)
 
+    def begin_at(self, hosted: HostedPartition, offset: int, now_ms: int) -> None:
+        """Give up what a partition holds here: it begins anew, empty, at an offset."""
+        owner = Owner(self.image.cluster_id, hosted.partition)
+        hosted.log = self.store.begin_at(hosted.name, offset, owner, now_ms=now_ms)
+        hosted.log.committed_offset = offset
+        self._stats.partitions.started(hosted.partition, offset)
+        self._stats.partitions.grown(hosted.partition, offset)
+
     def fenced(self, log: PartitionLog, error: RinglogError, now_ms: int) -> None:
         """A disk error closed a log: nothing more is taken until it was opened anew from disk."""
         found = self.by_name.get(log.name)

@@ -7,7 +7,7 @@ and the fetches of others arrive through its request ring. A frame's session nam
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import numpy as np
@@ -200,8 +200,9 @@ class ReplicationDesk:
             asker = plan.asker
             assert isinstance(asker, Asker)
             self._answers.begin(asker, plan, partial(self._desk.put_back, plan))
+            self._moved(plan.moved)
 
-    def _moved(self, partitions: list[int]) -> None:
+    def _moved(self, partitions: Iterable[int]) -> None:
         for partition in partitions:
             hosted = self._hosting.hosted.get(partition)
             if hosted is not None:
@@ -271,12 +272,18 @@ class ReplicationDesk:
         if isinstance(action, Truncate):
             self._truncate(hosted, action.offset, now_ms)
         elif isinstance(action, BeginAt):
-            raise ReplicaHalted(
-                f"{hosted.name}: the leader's log begins at {action.offset}, behind the end of this one at "
-                f"{log.end_offset}. Stop the node, move the partition's directory away, and start it again"
+            _log.warning(
+                "%s begins anew at %d: its leader has deleted what comes after %d",
+                hosted.name,
+                action.offset,
+                log.end_offset,
             )
+            self._begin_at(hosted, action.offset, now_ms)
         elif isinstance(action, Append):
             assert table is not None
+            if spans[0].base_offset < log.end_offset:
+                # The leader's log begins within this batch; batches are kept whole.
+                log = self._begin_at(hosted, spans[0].base_offset, now_ms)
             append_as_they_are(self._store, hosted.name, data, table, now_ms=now_ms)
             follower.appended(part, log)
         self._advanced(hosted)
@@ -289,6 +296,13 @@ class ReplicationDesk:
         replica = hosted.replica
         assert replica is not None
         self._fetchers[self._lane_of[hosted.partition]].add(replica, HostedLog(hosted.log))
+
+    def _begin_at(self, hosted: HostedPartition, offset: int, now_ms: int) -> HostedLog:
+        self._hosting.begin_at(hosted, offset, now_ms)
+        log, replica = HostedLog(hosted.log), hosted.replica
+        assert replica is not None
+        self._fetchers[self._lane_of[hosted.partition]].add(replica, log)
+        return log
 
     def _halt(self, partition: int, why: ReplicaHalted) -> None:
         hosted = self._hosting.hosted.get(partition)
@@ -336,7 +350,7 @@ class ReplicationDesk:
             leader = hosted.replica.leader if hosted.replica is not None else None
             if leader is None:
                 continue
-            proposal = leader.propose(HostedLog(hosted.log), REPLICA_LAG_MS_DEFAULT, now_ms)
+            proposal = leader.propose(HostedLog(hosted.log), REPLICA_LAG_MS_DEFAULT, now_ms, self._lives)
             if proposal is None and now_ms - self._proposed_ms.get(partition, 0) >= PROPOSE_AGAIN_MS:
                 proposal = leader.pending
             if proposal is not None:
@@ -350,6 +364,10 @@ class ReplicationDesk:
                 api_key=NodeApi.ALTER_ISR, partition=0, correlation=self._shard, body_bytes=len(body)
             )
             self.controller.send(header + body)
+
+    def _lives(self, node: int, node_epoch: int) -> bool:
+        broker = self._hosting.image.brokers.get(node)
+        return broker is not None and not broker.fenced and broker.broker_epoch == node_epoch
 
     def _change(self, proposal: IsrProposal) -> IsrChange:
         """Who is in sync and was not heard of in this epoch is named as the metadata knows it: it only stays."""
@@ -365,8 +383,10 @@ class ReplicationDesk:
         for state in reply.partitions:
             hosted = self._leading.get(state.partition)
             leader = hosted.replica.leader if hosted is not None and hosted.replica is not None else None
-            if state.error and leader is not None and leader.pending is not None:
-                leader.refused(leader.pending)
+            if hosted is None or leader is None or leader.pending is None or not state.error:
+                continue
+            if leader.refused(leader.pending, HostedLog(hosted.log)):
+                self._advanced(hosted)
 
     @property
     def next_due_ms(self) -> int | None:

@@ -35,8 +35,11 @@ def value_of(partition: int, offset: int) -> bytes:
 class ModelBroker:
     """Topic "t" with some partitions; partition i has the node-wide id 100 + i, on lane i % lanes."""
 
-    def __init__(self, partitions: int = 1, lanes: int = 1) -> None:
+    def __init__(self, partitions: int = 1, lanes: int = 1, nodes: int = 0) -> None:
+        """With `nodes`, a cluster: partition i is led by node 1 + i % nodes, until `lead` says otherwise."""
         self.lanes = lanes
+        self._nodes = nodes
+        self._leaders = {i: (1 + i % nodes, 0) for i in range(partitions)} if nodes else {}
         self.topic_id = 1
         self.first_id = 100
         self.batches: list[list[tuple[int, int, bytes]]] = [[] for _ in range(partitions)]
@@ -65,9 +68,20 @@ class ModelBroker:
 
     def metadata(self) -> TopicMetadata:
         places = [
-            PartitionMetadata(i, self.first_id + i, i % self.lanes, 0) for i in range(len(self.batches))
+            PartitionMetadata(i, self.first_id + i, i % self.lanes, 0)
+            if not self._nodes
+            else self._replicated(i, *self._leaders[i])
+            for i in range(len(self.batches))
         ]
         return TopicMetadata("t", "", self.topic_id, places, {})
+
+    def _replicated(self, i: int, leader: int, epoch: int) -> PartitionMetadata:
+        everyone = list(range(1, self._nodes + 1))
+        return PartitionMetadata(i, self.first_id + i, 256 * leader, leader, epoch, everyone, everyone)
+
+    def lead(self, partition: int, node: int) -> None:
+        """Let another node lead; -1: nobody."""
+        self._leaders[partition] = (node, self._leaders[partition][1] + 1)
 
     def answer(self, api: int, body: bytes) -> bytes | None:
         """The body of the reply; None: a fetch that has to wait. Raises what an error reply would say."""

@@ -155,8 +155,8 @@ class ShardWorld:
             body_bytes=len(data),
         )
         assert self._writer.write(header + data)
-        table = self._reader.drain()
-        self.core.take(outlet or self.net, table.rows, self._reader.memory)
+        rows = self._reader.drain_rows()
+        self.core.take(outlet or self.net, rows, self._reader.memory)
         self._reader.release()
         return self._correlation
 

@@ -262,3 +262,41 @@ def test_an_older_answer_about_a_leader_does_not_replace_a_newer_one(cluster):
         assert [place.leader_node for place in known.partitions] == [2, 2]
     finally:
         connection.close()
+
+
+def test_a_leader_that_is_silent_is_left_for_the_one_that_took_over(cluster):
+    cluster.create("t")
+    writer = Writer(cluster.bootstrap(2))
+    writer.start()
+    writer.wait_for_more()
+    cluster.nodes[2].silent = True
+    cluster.elect(2)
+    writer.wait_for_more()
+    cluster.nodes[2].silent = False
+    writer.wait_for_more()
+    writer.finish()
+    check_all_once_and_in_order(cluster, writer)
+
+
+def test_what_any_node_can_answer_is_asked_elsewhere_when_home_is_silent(cluster):
+    connection = Connection(ClientSettings(bootstrap=cluster.bootstrap(2)))
+    try:
+        first = ask(connection)
+        cluster.nodes[2].silent = True
+        assert ask(connection, timeout_s=20) > first
+        assert connection._loop._links.home.node in (1, 3)
+    finally:
+        connection.close()
+
+
+def test_a_leader_that_is_slow_and_still_leads_keeps_its_records(cluster):
+    """Its silence is noticed, others are asked, nothing has moved: no batch is sent twice."""
+    cluster.create("t", partitions=2)
+    with Producer(cluster.bootstrap(1)) as producer:
+        producer.produce("t", "0", partition=1).result(20)
+        looks = len(cluster.asked(Api.METADATA)[1]) + len(cluster.asked(Api.METADATA)[3])
+        cluster.nodes[2].delay_s = 2.5
+        future = producer.produce("t", "1", partition=1)
+        future.result(30)
+        assert len(cluster.asked(Api.METADATA)[1]) + len(cluster.asked(Api.METADATA)[3]) > looks
+        assert len(cluster.asked(Api.PRODUCE)[2]) == 2

@@ -6,11 +6,14 @@ import pytest
 
 from ringlog.errors import (
     CorruptSegment,
+    NodeUnavailable,
+    NotLeader,
     OffsetOutOfRange,
     PartitionFenced,
     RequestTimeout,
     ShardUnavailable,
 )
+from ringlog.net.framing import Api
 from ringlog.net.messages import EARLIEST, LATEST
 from tests.support.fetch_rig import Rig, settled, tp
 from tests.support.model_broker import ModelBroker, value_of
@@ -136,6 +139,46 @@ def test_stale_metadata_are_refreshed_and_reading_goes_on():
         rig.run()
         rig.now += 10
     assert rig.poll() == [value_of(0, i) for i in range(4)]
+
+
+def test_a_partition_whose_leader_died_is_read_on_from_the_new_one_at_once():
+    broker = ModelBroker(partitions=2, nodes=3)
+    broker.append(0, 2)
+    broker.append(1, 2)
+    rig = settled(broker)
+    assert len(rig.poll()) == 4
+    lane = rig.fetcher[tp(0)].place.lane
+    fetch = next(ask for ask in rig.parked if ask.node == 1)
+    rig.parked.remove(fetch)
+    broker.lead(0, 2)
+    fetch.failed(NodeUnavailable("node 1 died"), rig.now)
+    broker.append(0, 1)
+    rig.run()
+    assert rig.poll() == [value_of(0, 2)], "without a pause"
+    place = rig.fetcher[tp(0)].place
+    assert (place.node, place.leader_epoch, place.lane != lane) == (2, 1, True)
+
+
+def test_while_nobody_leads_the_metadata_are_asked_for_again_and_nothing_else():
+    broker = ModelBroker(nodes=3)
+    broker.append(0, 1)
+    rig = settled(broker)
+    rig.poll()
+    (fetch,) = rig.parked
+    rig.parked.clear()
+    broker.lead(0, -1)
+    fetch.failed(NotLeader("no more"), rig.now)
+    for _ in range(5):
+        (ask,) = rig.due()
+        assert ask.api == Api.METADATA
+        rig.deliver(ask)
+        asks, next_s = rig.fetcher.due(rig.now)
+        assert asks == [] and next_s - rig.now <= 0.1
+        rig.now = next_s
+    broker.lead(0, 3)
+    broker.append(0, 1)
+    rig.run()
+    assert rig.poll() == [value_of(0, 1)]
 
 
 def test_a_topic_that_was_made_anew_is_read_from_where_the_setting_says():

@@ -207,6 +207,52 @@ def test_leadership_moves_on_request_and_without_waiting():
     assert heir.epoch == 2
 
 
+def test_a_leader_steps_aside_for_the_one_that_has_most_of_those_that_are_heard():
+    raft = leader()
+    settle(raft)
+    assert not raft.step_aside(1000), "nobody has answered since it leads: there may be no other"
+    raft.receive(AppendReply(1, VOTERS[1], True, 0), 1001)
+    raft.receive(AppendReply(1, VOTERS[2], True, raft.log.last_index), 1001)
+    assert raft.step_aside(1002) and raft.step_aside(1003)
+    assert [to for to, message in settle(raft).messages if isinstance(message, TransferRequest)] == [3]
+    assert not voter(2).step_aside(1002), "it does not lead"
+
+
+def test_who_loses_the_connection_to_its_leader_asks_for_an_election_soon():
+    for node_id in (2, 3):
+        raft = voter(node_id)
+        raft.receive(AppendRequest(1, VOTERS[0], 0, 0, (Entry(1, 1, "start"),), 0), 1000)
+        settle(raft)
+        raft.lost(5 - node_id, 1001)
+        assert raft.due_ms >= 1000 + TIMING.election_ms, "another follower's connection is of no matter"
+        raft.lost(1, 1001)
+        assert 1001 < raft.due_ms < 1001 + 2 * TIMING.beat_ms
+        raft.receive(VoteRequest(2, VOTERS[4 - node_id], 1, 1, pre=True), 1002)
+        ((_, reply),) = settle(raft).messages
+        assert isinstance(reply, VoteReply) and reply.granted, "and grants one to others that lost it"
+
+
+def test_those_who_lost_the_same_leader_ask_one_after_another():
+    due = []
+    for node_id in (2, 3):
+        raft = voter(node_id)
+        raft.receive(AppendRequest(1, VOTERS[0], 0, 0, (Entry(1, 1, "start"),), 0), 1000)
+        raft.lost(1, 1001)
+        due.append(raft.due_ms)
+    assert due[1] - due[0] >= TIMING.beat_ms / 4, "or they would split the votes"
+
+
+def test_a_leader_that_is_heard_again_after_a_broken_connection_goes_on():
+    raft = voter(2)
+    raft.receive(AppendRequest(1, VOTERS[0], 0, 0, (Entry(1, 1, "start"),), 0), 1000)
+    raft.lost(1, 1001)
+    raft.receive(Beat(1, VOTERS[0], 0, "d2"), 1005)
+    assert raft.due_ms >= 1005 + TIMING.election_ms and raft.leader_id == 1
+    lead = leader()
+    lead.lost(2, 1001)
+    assert lead.role is Role.LEADER, "a leader goes by whom it hears"
+
+
 def test_a_transfer_that_does_not_come_about_is_given_up():
     raft = leader()
     settle(raft)

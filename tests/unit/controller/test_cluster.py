@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ringlog.controller import brokers, isr, leaders
+from ringlog.controller.active import ActiveController
 from ringlog.controller.commands import Outcome, create_topic, topic_metadata
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import (
@@ -18,6 +19,7 @@ from ringlog.controller.records import (
     encode_record,
 )
 from ringlog.errors import InvalidRequest, NotEnoughBrokers, PartitionBusy, StaleBroker
+from ringlog.limits import BROKER_LOST_MS, BROKER_SESSION_MS
 from ringlog.model import NO_LEADER
 from ringlog.net.cluster_messages import (
     AlterIsrReply,
@@ -135,6 +137,38 @@ def test_a_topic_with_more_replicas_than_the_cluster_has_nodes_waits_for_nobody(
     image = cluster()
     with pytest.raises(InvalidRequest, match="this cluster has 3 nodes"):
         create_topic(image, CreateTopicRequest("u", 1, 4), shards=1, default_partitions=1, nodes=3)
+
+
+def test_a_node_that_is_absent_for_long_gets_replicas_that_are_not_in_sync_yet():
+    image = cluster()
+    replay(image, brokers.fence(image, 3))
+
+    def create(name: str, factor: int, config: dict[str, str], *absent: int) -> list[Partition]:
+        request = CreateTopicRequest(name, 4, factor, config)
+        done(image, create_topic(image, request, shards=1, default_partitions=1, nodes=3, absent=absent))
+        return [image.partitions[number] for number in image.topics[name].partitions]
+
+    two = {"min.insync.replicas": "2"}
+    with pytest.raises(NotEnoughBrokers):
+        create("early", 3, two)
+    for partition in create("late", 3, two, 3):
+        assert set(partition.replicas) == {1, 2, 3} and set(partition.isr) == {1, 2}
+        assert partition.leader == partition.replicas[0] != 3
+    for partition in create("small", 2, two, 3):
+        assert set(partition.replicas) == {1, 2}, "there are enough without it"
+    with pytest.raises(NotEnoughBrokers, match="needs 3 nodes that are ready"):
+        create("strict", 3, {"min.insync.replicas": "3"}, 3)
+
+
+def test_a_controller_that_stood_still_does_not_take_the_others_for_silent():
+    image = cluster()
+    active = ActiveController(image, (), session_ms=1_000, now_ms=0)
+    active.due(0)
+    assert active.due(1_500) == [], "nobody could be heard"
+    fenced: list[MetadataRecord] = []
+    for now_ms in range(1_500, 3_000, 100):
+        fenced += active.due(now_ms)
+    assert any(isinstance(record, Broker) and record.fenced for record in fenced), "but then they are silent"
 
 
 def test_the_default_is_three_replicas_or_as_many_as_the_cluster_has_nodes():
@@ -357,6 +391,32 @@ def test_only_who_is_silent_for_a_session_is_fenced_and_a_new_controller_waits_o
     assert liveness.silent(image, 2050) == []
     liveness.leave_office()
     assert liveness.silent(image, 1e9) == []
+
+
+def test_a_node_whose_connection_broke_is_fenced_sooner_unless_it_is_heard_again():
+    image = cluster()
+    liveness = brokers.Liveness(session_ms=BROKER_SESSION_MS)
+    liveness.take_office(0)
+    for node_id in (1, 2, 3):
+        liveness.heard(node_id, 10_000)
+    liveness.lost(1, 10_100)
+    liveness.lost(2, 10_100)
+    assert liveness.silent(image, 10_100 + BROKER_LOST_MS) == [], (
+        "its controller process may be back any moment"
+    )
+    liveness.heard(2, 10_200)
+    assert liveness.silent(image, 10_101 + BROKER_LOST_MS) == [1]
+    assert liveness.silent(image, 10_001 + BROKER_SESSION_MS) == [1, 3]
+
+
+def test_a_node_that_is_certainly_dead_is_fenced_at_once_until_it_is_heard():
+    image = cluster()
+    liveness = brokers.Liveness(session_ms=BROKER_SESSION_MS)
+    liveness.take_office(0)
+    liveness.dead(2)
+    assert liveness.silent(image, 0) == [2]
+    liveness.heard(2, 1)
+    assert liveness.silent(image, 2) == []
 
 
 def test_an_image_is_made_again_from_its_own_records():

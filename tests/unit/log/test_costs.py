@@ -7,6 +7,7 @@ import pytest
 
 import ringlog.log.store as store_module
 from ringlog.errors import PartitionBusy
+from ringlog.log import checkpoints
 from ringlog.log.batch import BatchInfo, batch_infos
 from ringlog.log.extent import Extent
 from ringlog.log.producers import ProducerTable
@@ -71,8 +72,8 @@ def test_a_drain_costs_as_much_as_there_are_partitions_when_completions_trickle_
 
 def test_refused_appends_cost_one_look_at_all_partitions_in_a_cycle(monkeypatch):
     world = world_of(FEW)
-    monkeypatch.setattr(store_module, "UNCHECKPOINTED_BYTES_PER_SHARD", 10)
-    looked = count_calls(monkeypatch, store_module.LogStore, "_want_checkpoints")
+    monkeypatch.setattr(checkpoints, "UNCHECKPOINTED_BYTES_PER_SHARD", 10)
+    looked = count_calls(monkeypatch, checkpoints.Checkpoints, "move")
 
     def refuse_all():
         for name in names(FEW):
@@ -89,10 +90,10 @@ def test_refused_appends_cost_one_look_at_all_partitions_in_a_cycle(monkeypatch)
 
 def test_room_that_a_checkpoint_made_is_seen_in_the_next_cycle(monkeypatch):
     world = world_of(FEW)
-    monkeypatch.setattr(store_module, "UNCHECKPOINTED_BYTES_PER_SHARD", 1_000)
+    monkeypatch.setattr(checkpoints, "UNCHECKPOINTED_BYTES_PER_SHARD", 1_000)
     with pytest.raises(PartitionBusy):
         append_to_all(world, 1)
-    monkeypatch.setattr(store_module, "CHECKPOINT_BYTES", 0)
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_BYTES", 0)
     world.run()
     with pytest.raises(PartitionBusy):
         append_to_all(world, 1)

@@ -93,7 +93,7 @@ def test_after_a_crash_only_what_lies_above_the_recovery_point_is_scanned():
 @pytest.fixture
 def checkpoint_bytes(monkeypatch):
     """As in production, but for a sixteenth of the bytes."""
-    monkeypatch.setattr("ringlog.log.store.CHECKPOINT_BYTES", CHECKPOINT_BYTES // 16)
+    monkeypatch.setattr("ringlog.log.checkpoints.CHECKPOINT_BYTES", CHECKPOINT_BYTES // 16)
     return CHECKPOINT_BYTES // 16
 
 
@@ -118,7 +118,7 @@ def test_what_a_crash_would_scan_stays_bounded_however_much_is_appended(checkpoi
     for _ in range(5 * checkpoint_bytes // len(chunk)):
         world.append(chunk)
         world.run()
-        highest = max(highest, world.store._sum_unscanned())
+        highest = max(highest, world.store._checkpoints.unscanned_bytes())
     assert highest < 2 * checkpoint_bytes
     world.settle()
 

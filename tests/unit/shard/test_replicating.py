@@ -8,10 +8,20 @@ import pytest
 from ringlog.limits import REPLICA_LAG_MS_DEFAULT
 from ringlog.model import Durability
 from ringlog.net.framing import Acks, Api
-from ringlog.net.messages import LATEST, ListOffsetsReply, ListOffsetsRequest, OffsetQuery, decode_body
+from ringlog.net.messages import (
+    LATEST,
+    DeleteRecordsRequest,
+    ListOffsetsReply,
+    ListOffsetsRequest,
+    OffsetQuery,
+    PartitionStart,
+    decode_body,
+)
 from ringlog.net.wire_errors import NUMBERS
+from ringlog.records.encode import encode
 from ringlog.replication.messages import ReplicaFetch, ReplicaHeld, Want, decode_fetched, encode_ask
 from ringlog.shard.commands import LENT, NodeApi, pack_u64, place, unpack_lent
+from tests.support.fake_disk import FakeDisk
 from tests.support.shard_cluster import PARTITION, ShardCluster
 
 
@@ -215,6 +225,74 @@ def test_a_proposal_that_is_refused_is_made_anew():
     assert set(cluster.answer_proposals()) == {(1, 2, 3)}
 
 
+def delete_before(cluster: ShardCluster, node: int, offset: int) -> None:
+    world = cluster.worlds[node]
+    world.send(Api.DELETE_RECORDS, DeleteRecordsRequest([PartitionStart(PARTITION, offset)]))
+    world.settle()
+    world.net.take()
+    assert world.log(PARTITION).log_start_offset == offset
+
+
+def wipe(cluster: ShardCluster, node: int) -> None:
+    """A node comes back with an empty disk."""
+    cluster.lose_power(node)
+    cluster.disks[node] = FakeDisk(seed=10 + node)
+    cluster.start(node)
+
+
+def test_a_replica_that_has_nothing_begins_where_its_leaders_log_begins():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a", b"b", b"c", b"d")
+    cluster.run()
+    delete_before(cluster, 1, 2)
+    wipe(cluster, 3)
+    cluster.run(40)
+    assert cluster.worlds[3].log(PARTITION).log_start_offset == 2
+    assert cluster.values(3) == [b"c", b"d"] == cluster.values(1)
+    produce(cluster, 1, b"e")
+    cluster.run()
+    assert cluster.values(3) == [b"c", b"d", b"e"]
+    cluster.lose_power(3)
+    cluster.start(3)
+    cluster.run(20)
+    log = cluster.worlds[3].log(PARTITION)
+    assert (log.log_start_offset, log.next_offset) == (2, 5), "also after it lost power"
+
+
+def test_a_replica_that_is_too_far_behind_gives_up_what_it_has():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a", b"b")
+    cluster.run()
+    cluster.cut.add(3)
+    cluster.tell(1, 2, isr=(1, 2))
+    produce(cluster, 1, b"c", b"d", b"e")
+    cluster.run()
+    delete_before(cluster, 1, 4)
+    cluster.cut.clear()
+    cluster.hear()
+    cluster.run(60, after_ms=100)
+    log = cluster.worlds[3].log(PARTITION)
+    assert (log.log_start_offset, log.next_offset) == (4, 5)
+    assert cluster.values(3) == [b"e"]
+    cluster.elect(3, isr=(1, 2, 3))
+    cluster.run(20)
+    assert read(cluster, 3, 4).next_offset == 5
+
+
+def test_a_leaders_log_may_begin_within_a_batch():
+    cluster = ShardCluster()
+    batch = encode([b"a", b"b", b"c"], timestamps=1)
+    cluster.worlds[1].send(Api.PRODUCE, batch, partition=PARTITION, flags=Acks.ALL)
+    produce(cluster, 1, b"d")
+    cluster.run()
+    delete_before(cluster, 1, 2)
+    wipe(cluster, 3)
+    cluster.run(40)
+    log = cluster.worlds[3].log(PARTITION)
+    assert (log.log_start_offset, log.next_offset) == (0, 4), "batches are kept whole"
+    assert cluster.values(3) == [b"a", b"b", b"c", b"d"]
+
+
 def test_a_new_leader_does_not_say_where_the_log_ends_before_it_knows():
     cluster = ShardCluster()
     produce(cluster, 1, b"a")
@@ -290,3 +368,32 @@ def test_a_batch_that_is_larger_than_an_answer_goes_alone():
 
     assert answered(0, *wants) == [PARTITION]
     assert answered(1) == [2]
+
+
+def test_commits_do_not_wait_for_a_node_that_was_fenced_although_it_had_kept_up():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a")
+    cluster.run()
+    assert acked(cluster, 1) == [0]
+    cluster.cut.add(3)
+    cluster.fence(3)
+    cluster.run(20, after_ms=50)
+    assert cluster.answer_proposals() == [], "it held all that is committed, and is not there any more"
+    produce(cluster, 1, b"b")
+    cluster.run()
+    assert acked(cluster, 1) == [1]
+
+
+def test_a_refused_proposal_holds_up_no_commit():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a")
+    cluster.run()
+    assert acked(cluster, 1) == [0]
+    cluster.cut.add(3)
+    cluster.tell(isr=(1, 2))
+    cluster.run(10, after_ms=50)
+    produce(cluster, 1, b"b")
+    cluster.run()
+    assert replies(cluster, 1) == [], "who was proposed counts"
+    assert (1, 2, 3) in cluster.answer_proposals(error=3)
+    assert acked(cluster, 1) == [1]

@@ -1,0 +1,42 @@
+"""How a cluster is: nodes that are missing, and partitions that lack a leader or replicas. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ringlog.controller.image import MetadataImage
+from ringlog.controller.topic_config import NOTHING, with_defaults
+from ringlog.model import NO_LEADER
+
+
+class Health(NamedTuple):
+    """What one node knows of the whole cluster."""
+
+    cluster_nodes: int
+    """That have registered."""
+    cluster_nodes_fenced: int
+    """Of them, those that are silent, or have not caught up."""
+    offline_partitions: int
+    """Nobody leads them: they can be neither written nor read."""
+    under_replicated_partitions: int
+    """Fewer replicas are in sync than there should be."""
+    below_min_isr_partitions: int
+    """Fewer are in sync than min.insync.replicas: with acks=all they cannot be written."""
+
+
+def health_of(image: MetadataImage, topic_defaults: Mapping[str, str] = NOTHING) -> Health:
+    """Count what is missing. Replicas that a reassignment has only begun to make are not missed."""
+    offline = under_replicated = below = 0
+    for topic in image.topics.values():
+        min_insync = int(with_defaults(topic.config, topic_defaults)["min.insync.replicas"])
+        for number in topic.partitions:
+            partition = image.partitions[number]
+            if not partition.replicas:
+                continue  # of a node by itself
+            wanted = set(partition.replicas) - set(partition.adding)
+            offline += partition.leader == NO_LEADER
+            under_replicated += not wanted <= set(partition.isr)
+            below += len(partition.isr) < min_insync
+    fenced = sum(broker.fenced for broker in image.brokers.values())
+    return Health(len(image.brokers), fenced, offline, under_replicated, below)

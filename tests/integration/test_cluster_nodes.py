@@ -1,0 +1,220 @@
+"""Three real nodes as a cluster: they leave and come back in order, wait for each other, and never mix clusters."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ringlog import Producer
+from ringlog.consensus.messages import Voter
+from ringlog.errors import RinglogError
+from ringlog.net.framing import Api
+from ringlog.net.messages import CreateTopicRequest, TopicReply
+from ringlog.node.clean_stop import CLEAN_STOP_NAME
+from ringlog.node.control import status
+from ringlog.node.metrics import prometheus_text
+from ringlog.node.quorum_store import QuorumStore, look
+from tests.support.cluster import TOPIC, ClusterNode, ClusterTrial, free_ports
+from tests.support.node import NodeProcess, wait_for
+from tests.support.patience import stretched
+from tests.support.raw_client import RawClient
+
+WITHIN_S = 20.0
+BACK_WITHIN_S = 5.0
+"""From being ready to being in sync everywhere."""
+
+
+@pytest.fixture(scope="module")
+def trial(tmp_path_factory):
+    with ClusterTrial(tmp_path_factory.mktemp("nodes")) as trial:
+        yield trial
+
+
+@pytest.fixture
+def cluster(trial):
+    """All nodes are there before a test, whatever the one before it did."""
+    for node in trial.nodes.values():
+        if node.is_running:
+            node.thaw()
+    trial.start(*(node_id for node_id, node in trial.nodes.items() if not node.is_running))
+    trial.wait_in_sync()
+    return trial
+
+
+class Writing(threading.Thread):
+    """One record after another to each partition, each waited for."""
+
+    def __init__(self, bootstrap: str, partitions: int) -> None:
+        super().__init__(daemon=True)
+        self.bootstrap, self.partitions = bootstrap, partitions
+        self.acked = 0
+        self.failed: list[BaseException] = []
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        with Producer(self.bootstrap) as producer:
+            while not self.stopped.is_set():
+                try:
+                    for partition in range(self.partitions):
+                        producer.produce(TOPIC, b"x", partition=partition).result(stretched(WITHIN_S))
+                        self.acked += 1
+                except RinglogError as error:
+                    self.failed.append(error)
+                    return
+
+
+def metric(node: NodeProcess, name: str) -> int:
+    """A gauge of a node's controller process."""
+    line = next(
+        line
+        for line in prometheus_text(node.data_dir).splitlines()
+        if line.startswith(f'ringlog_{name}{{role="controller"')
+    )
+    return int(line.rpartition(" ")[2])
+
+
+def soon(what: str, condition: Callable[[], object], within_s: float = WITHIN_S) -> None:
+    wait_for(what, condition, stretched(within_s), every_s=0.05)
+
+
+def test_nodes_find_each_other_and_agree_on_one_controller(cluster: ClusterTrial):
+    controllers = set()
+    for node in cluster.nodes.values():
+        with RawClient(node.endpoint) as client:
+            found = client.metadata([TOPIC])
+        assert {broker.node_id for broker in found.brokers} == {1, 2, 3}
+        assert found.node_id == node.node_id
+        own = next(broker for broker in found.brokers if broker.node_id == node.node_id)
+        assert own.endpoints[0] == node.endpoint and own.host_id
+        controllers.add(found.controller_id)
+    assert len(controllers) == 1
+    soon(
+        "one that says it is the controller",
+        lambda: sum(metric(node, "active_controller") for node in cluster.nodes.values()) == 1,
+    )
+
+
+def test_a_node_that_stops_in_order_hands_over_and_comes_back_in_sync(cluster: ClusterTrial):
+    writing = Writing(cluster.bootstrap, cluster.partitions)
+    writing.start()
+    for victim in (cluster.controller(), cluster.leader_of(0)):
+        cluster.stop(victim)
+        left = cluster.topic(avoid=[victim])
+        assert all(one.leader_node not in (victim, -1) for one in left), "it led until another one did"
+        assert all(victim not in one.isr for one in left)
+        clean = Path(cluster.nodes[victim].data_dir, CLEAN_STOP_NAME)
+        assert clean.exists()
+        cluster.start(victim)
+        assert not clean.exists(), "the next stop has to be clean anew"
+        cluster.wait_in_sync(within_s=BACK_WITHIN_S)
+    before = writing.acked
+    soon("more acks", lambda: writing.acked > before or writing.failed)
+    writing.stopped.set()
+    writing.join(stretched(WITHIN_S))
+    assert not writing.failed
+
+
+def test_a_controller_process_that_dies_alone_changes_nothing_for_clients(cluster: ClusterTrial):
+    node = cluster.nodes[cluster.controller()]
+    old = node.kill("controller")
+    node.wait_replaced("controller", 0, old)
+    cluster.create_topic("after", 1)
+    cluster.wait_in_sync()
+    with RawClient(node.endpoint) as client:
+        soon("it knows the topic, too", lambda: client.metadata(["after"]).topics[0].error == "")
+
+
+def test_what_the_cluster_lacks_is_told_by_status_and_metrics(cluster: ClusterTrial):
+    victim = cluster.leader_of(0)
+    others = [node for node_id, node in cluster.nodes.items() if node_id != victim]
+    cluster.nodes[victim].kill_all()
+    for node in others:
+        soon("the missing node", lambda node=node: metric(node, "cluster_nodes_fenced") == 1)
+        soon(
+            "its replicas",
+            lambda node=node: metric(node, "under_replicated_partitions") >= cluster.partitions,
+        )
+        found = status(node.data_dir, sample_s=0.01)
+        assert found.cluster is not None and found.cluster.nodes_fenced == 1
+        assert any("not in sync" in what for what in found.wrong)
+    cluster.start(victim)
+    cluster.wait_in_sync()
+    for node in cluster.nodes.values():
+        soon("nothing lacks", lambda node=node: metric(node, "under_replicated_partitions") == 0)
+        assert metric(node, "cluster_nodes") == 3 and metric(node, "cluster_nodes_fenced") == 0
+
+
+def test_creating_a_topic_waits_for_a_node_that_is_on_its_way(cluster: ClusterTrial):
+    victim = next(node_id for node_id in cluster.nodes if node_id != cluster.controller())
+    cluster.stop(victim)
+    cluster.nodes[victim].start(wait=False)
+    asked = next(node for node_id, node in cluster.nodes.items() if node_id != victim)
+    with RawClient(asked.endpoint, timeout_s=stretched(WITHIN_S)) as client:
+        reply = client._ask(Api.CREATE_TOPIC, CreateTopicRequest("waited", 1, 3), TopicReply)
+    assert sorted(reply.topic.partitions[0].replicas) == [1, 2, 3]
+    cluster.wait_ready(victim)
+
+
+def test_a_directory_of_the_cluster_is_refused_elsewhere(cluster: ClusterTrial, tmp_path: Path):
+    victim = 3
+    node = cluster.nodes[victim]
+    cluster.stop(victim)
+
+    def refusal(stray: NodeProcess) -> str:
+        stray.data_dir = node.data_dir
+        stray.start(wait=False)
+        try:
+            assert stray._supervisor is not None
+            assert stray._supervisor.wait(stretched(WITHIN_S)) == 3
+            return stray.log_tail()
+        finally:
+            stray.destroy()
+
+    alone = NodeProcess(str(tmp_path / "alone"), shards=1)
+    assert "is that of node 3 of cluster" in refusal(alone)
+    port = free_ports()
+    as_one = ClusterNode(1, tmp_path, f"1@127.0.0.1:{port}", shards=1, options=())
+    assert "not 1: use another --data-dir or --node-id" in refusal(as_one)
+
+
+def test_a_node_that_meets_another_cluster_ends_and_says_so(cluster: ClusterTrial, tmp_path: Path):
+    """Its address list was mixed up: it knows its own cluster, and finds strangers there."""
+    port = free_ports()
+    stray = ClusterNode(1, tmp_path, f"1@127.0.0.1:{port}", shards=1, options=())
+    stray.start()
+    assert stray.stop() == 0
+    path = Path(stray.data_dir, "quorum.log")
+    members = cluster.nodes[1]._options[cluster.nodes[1]._options.index("--cluster") + 1]
+    cluster.stop(1)
+    _have_voters(path, (1, 2, 3))
+    mixed = ClusterNode(1, tmp_path, members, shards=1, options=())
+    mixed.start(wait=False)
+    try:
+        assert mixed._supervisor is not None
+        assert mixed._supervisor.wait(stretched(WITHIN_S)) == 3
+        assert "there is another: node" in mixed.log_tail()
+    finally:
+        mixed.destroy()
+        stray.destroy()
+
+
+def _have_voters(path: Path, node_ids: tuple[int, ...]) -> None:
+    """The file of a cluster of other nodes, as if it had been theirs from the beginning."""
+    owner = look(str(path.parent))
+    assert owner is not None and owner.cluster_id
+    path.unlink()
+    store = QuorumStore(str(path.parent), owner.node_id, tuple(Voter(node_id, "") for node_id in node_ids))
+    store.join(owner.cluster_id)
+    store.close()
+
+
+def test_a_single_node_may_be_a_cluster(tmp_path: Path):
+    node = ClusterNode(5, tmp_path, f"5@127.0.0.1:{free_ports()}", shards=1, options=("--rack", "r1"))
+    with node, Producer(node.bootstrap) as producer:
+        assert producer.produce("greetings", b"hello").result(stretched(WITHIN_S)).durability == "committed"
+        with RawClient(node.endpoint) as client:
+            (broker,) = client.metadata([]).brokers
+        assert (broker.node_id, broker.rack) == (5, "r1")
