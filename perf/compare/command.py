@@ -34,7 +34,11 @@ DEFAULT_JSON = "bench-results/compare.json"
 
 @click.command()
 @click.option(
-    "--peers", "names", default="kafka,nats,redis,rabbitmq", show_default=True, help="Beside ringlog; '' for none."
+    "--peers",
+    "names",
+    default="kafka,nats,redis,rabbitmq",
+    show_default=True,
+    help="Beside ringlog; '' for none.",
 )
 @click.option("--full", "scale", flag_value="full", help="Every axis, long rounds: about two hours.")
 @click.option(
