@@ -116,12 +116,14 @@ class Cluster:
         found: dict[OffsetRange, SplitPoints] = {}
         for part in ranges:
             if everywhere or scene.log_bytes.get(part.tp, 0) > TASK_BYTES:
-                found[part] = patiently(partial(self._split, part), self._options.patience_s)
+                found[part] = patiently(partial(self._split, scene, part), self._options.patience_s)
         return found
 
-    def _split(self, part: OffsetRange, timeout_s: float) -> SplitPoints:
+    def _split(self, scene: Scene, part: OffsetRange, timeout_s: float) -> SplitPoints:
         points = self._admin.split_points(*part, every_bytes=_SPLIT_STEP_BYTES, timeout=timeout_s)
-        return SplitPoints(points.offsets, points.step_bytes)
+        held = max(1, scene.latest[part.tp] - scene.earliest[part.tp])
+        share = scene.log_bytes[part.tp] * min(part.offsets, held) // held
+        return SplitPoints(points.offsets, points.step_bytes, share)
 
     def commit(self, group_id: str, offsets: Offsets) -> None:
         """Let a group's progress be known."""

@@ -53,6 +53,21 @@ class GapPolicy:
         return kept
 
 
+def overtaken(planned: Iterable[OffsetRange], earliest: Offsets) -> Counter[TopicPartition]:
+    """Offsets of ranges that tasks were given, and that retention has taken since: what they had not read by then is
+    lost to them, so this is the most that it can be.
+
+    >>> overtaken([OffsetRange("t", 0, 5, 9), OffsetRange("t", 0, 9, 12)], {TopicPartition("t", 0): 10})
+    Counter({TopicPartition(topic='t', partition=0): 5})
+    """
+    gaps = (below_start(part, earliest.get(part.tp, 0)) for part in planned)
+    found: Counter[TopicPartition] = Counter()
+    for gap in gaps:
+        if gap is not None:
+            found[gap.part.tp] += gap.part.offsets
+    return found
+
+
 def below_start(part: OffsetRange, log_start_offset: int) -> Gap | None:
     """What retention has taken from the front of a range."""
     end = min(log_start_offset, part.end)

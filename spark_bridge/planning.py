@@ -15,10 +15,12 @@ TASK_BYTES = 64 * MIB
 
 
 class SplitPoints(NamedTuple):
-    """Offsets in a range at which batches begin, about `step_bytes` of the log apart."""
+    """Offsets in a range at which batches begin, `step_bytes` of the log apart, or more where batches are large."""
 
     offsets: list[int]
     step_bytes: int
+    range_bytes: int = 0
+    """What the whole range has in the log, about."""
 
 
 NO_POINTS = SplitPoints([], 0)
@@ -57,7 +59,8 @@ def tasks_of(
     tasks: list[OffsetRange] = []
     for part in ranges:
         found = points.get(part, NO_POINTS)
-        pieces = -(-(len(found.offsets) + 1) * found.step_bytes // task_bytes) if found.offsets else 1
+        nbytes = max(found.range_bytes, (len(found.offsets) + 1) * found.step_bytes)
+        pieces = -(-nbytes // task_bytes) if found.offsets else 1
         if partitions_min is not None and partitions_min > len(ranges):
             pieces = max(pieces, -(-part.offsets * partitions_min // total))
         tasks += divided(part, found.offsets, pieces)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from ringlog.errors import RinglogError
+from ringlog.model import TopicPartition
 from spark_bridge.cluster import Cluster, Scene
-from spark_bridge.gaps import GapPolicy, vanished
+from spark_bridge.gaps import GapPolicy, overtaken, vanished
 from spark_bridge.offsets import from_json, to_json
 from spark_bridge.options import Offsets, SourceOptions
 from spark_bridge.planning import limited, tasks_of
@@ -47,6 +49,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._route: Route | None = None
         self._scene: Scene | None = None
         """As last seen."""
+        self._planned: list[OffsetRange] = []
+        """What the tasks of the last micro-batch were given."""
+        self._overtaken: Counter[TopicPartition] = Counter()
         self._target: Offsets | None = None
         """With trigger AvailableNow: what the query goes to."""
 
@@ -65,6 +70,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         _, scene = self._look()
+        self._look_back(scene)
         had, had_ids = from_json(start)
         begin = dict(had)
         for tp, gap in vanished(had, had_ids, scene.latest, scene.topic_ids).items():
@@ -80,12 +86,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(limited(begin, ends, most) | new, scene.topic_ids)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Where the logs end, as `latestOffset` in the query's progress; and how much was lost, if something was."""
+        """Where the logs end, as `latestOffset` in the query's progress; and how much was lost, if something was: exact
+        where planning found it, the most that it can be where retention overtook tasks."""
         if self._scene is None:
             return None
         found = to_json(self._scene.latest, self._scene.topic_ids)
         if self._gaps.lost:
-            found["lostOffsets"] = {str(tp): count for tp, count in sorted(self._gaps.lost.items())}
+            found["lostOffsets"] = _by_name(self._gaps.lost)
+        if self._overtaken:
+            found["overtakenOffsets"] = _by_name(self._overtaken)
         return found
 
     # -- a micro-batch -----------------------------------------------------------------------------------------
@@ -105,6 +114,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.partitions_min
         points = cluster.split_points(scene, kept, everywhere=most is not None and most > len(kept))
         self._route = Route.found(self._options, self._route)
+        self._planned = kept
         return [InputPartition((part, self._route)) for part in tasks_of(kept, points, most)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
@@ -130,7 +140,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._cluster = Cluster(self._options)
         return self._cluster
 
+    def _look_back(self, scene: Scene) -> None:
+        """Tasks cannot tell the driver of a gap that they met: it looks itself whether they can have met one."""
+        since = overtaken(self._planned, scene.earliest)
+        self._planned = []
+        for tp, count in since.items():
+            log.warning(
+                "retention took %d offsets of %s while tasks read them: some may be skipped, the executors' logs tell "
+                "which",
+                count,
+                tp,
+            )
+        self._overtaken += since
+
     def _look(self) -> tuple[Cluster, Scene]:
         cluster = self._connected()
         self._scene = cluster.scene()
         return cluster, self._scene
+
+
+def _by_name(counts: Counter[TopicPartition]) -> dict[str, int]:
+    return {str(tp): count for tp, count in sorted(counts.items())}

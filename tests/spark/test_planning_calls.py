@@ -11,7 +11,11 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 import ringlog
 from ringlog.errors import DataLoss
+from ringlog.records.scan import scan
+from spark_bridge.direct import read_direct
+from spark_bridge.gaps import GapPolicy
 from spark_bridge.options import source_options
+from spark_bridge.planning import TASK_BYTES
 from spark_bridge.stream_reader import StreamReader
 from tests.support.spark_queries import BridgeProcess
 
@@ -125,6 +129,26 @@ def test_what_retention_took_is_an_error_or_a_count(ringlog_node, reader_of):
     assert reader.reportLatestOffset()["lostOffsets"] == {"orders-0": 60}
 
 
+def test_what_retention_took_from_under_a_task_is_an_error_or_told_in_the_progress(ringlog_node, reader_of):
+    create(ringlog_node, 1)
+    for _ in range(10):
+        fill(ringlog_node, 10)
+    reader, strict = reader_of(failOnDataLoss="false"), reader_of()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    (part,) = reader.partitions(start, end)
+    with ringlog.Admin(bootstrap=ringlog_node.bootstrap) as admin:
+        admin.delete_records("orders", {0: 60})
+    with pytest.raises(DataLoss, match=r"60 offsets of orders-0 \[0, 60\)"):
+        list(strict.read(part))
+    assert [at for one in reader.read(part) for at in one.column("offset").to_pylist()] == list(
+        range(60, 100)
+    )
+    for _ in range(2):
+        assert batch(reader, end) == (end, [])
+        assert reader.reportLatestOffset()["overtakenOffsets"] == {"orders-0": 60}, "told, and counted once"
+
+
 def test_a_topic_that_was_made_anew_is_read_from_its_beginning_or_not_at_all(ringlog_node, reader_of):
     create(ringlog_node, 1)
     fill(ringlog_node, 20)
@@ -166,6 +190,34 @@ def test_a_large_range_is_shared_by_tasks_at_batch_boundaries(ringlog_node, read
     assert parts[0].start == 0
     assert parts[-1].end == 10_000
     assert [one.end for one in parts[:-1]] == [one.start for one in parts[1:]]
+
+
+def test_a_range_of_more_than_a_tasks_bytes_is_split_where_batches_begin(ringlog_node, reader_of):
+    create(ringlog_node, 1)
+    records, value = 150_000, bytes(1000)
+    with ringlog.Producer(bootstrap=ringlog_node.bootstrap) as producer:
+        for _ in range(10):
+            producer.produce_many("orders", [value] * (records // 10), partition=0).result(120)
+    reader = reader_of()
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    parts = [part.value[0] for part in reader.partitions(start, end)]
+    assert len(parts) == 3, "150 MB, 64 MiB a task"
+    seen = []
+    for part in parts:
+        nbytes = 0
+        for number, found in enumerate(
+            read_direct(ringlog_node.bootstrap, part, GapPolicy(fail_on_data_loss=True))
+        ):
+            batches = scan(found.data, level="headers").table
+            if number == 0:
+                assert batches["base_offset"][0] == part.start, "no batch is read by two tasks"
+            nbytes += int(batches["length"][batches["base_offset"] < part.end].sum())
+        assert nbytes <= TASK_BYTES
+    for part in reader.partitions(start, end):
+        for found in reader.read(part):
+            seen += found.column("offset").to_pylist()
+    assert sorted(seen) == list(range(records))
 
 
 def test_a_range_goes_on_without_its_bridge_when_that_is_killed(ringlog_node, reader_of):
