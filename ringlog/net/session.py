@@ -44,6 +44,8 @@ class Request:
     """How long the node may hold it back before it answers, as a long poll: it is not silent meanwhile."""
     node: int = ANY_NODE
     """The node that must get it; ANY_NODE: the one that leads the partition, or any when it is about none."""
+    to_leader: bool = True
+    """It is for the node that leads the partition, and worthless when another one does."""
     deadline_s: float = 0.0
     """Set when it is handed to a connection."""
     correlation: int = 0

@@ -85,7 +85,9 @@ class ShardCore:
         self.hosting = Hosting(
             shard, store, stats, self._partition_opened, self._partition_gone, topic_defaults
         )
-        self.fetches = FetchDesk(store, stats, self.hosting.find_led, region, first_session)
+        self.fetches = FetchDesk(
+            store, stats, self.hosting.find_led, region, first_session, self.hosting.find_in_sync
+        )
         self.deletions = DeletionDesk(store, self.hosting)
         self.groups = GroupDesk(store, self.hosting.image, self.hosting.find_led, self._ends)
         self.replication = ReplicationDesk(
