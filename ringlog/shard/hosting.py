@@ -235,7 +235,7 @@ class Hosting:
 
     @property
     def next_retry_ms(self) -> int | None:
-        return min(self._retry_at_ms.values(), default=None)
+        return min(self._retry_at_ms.values()) if self._retry_at_ms else None
 
     def begin_at(self, hosted: HostedPartition, offset: int, now_ms: int) -> None:
         """Give up what a partition holds here: it begins anew, empty, at an offset."""
