@@ -310,6 +310,10 @@ class PartitionMetadata(_Body, frozen=True):
     """Ids of the nodes that keep it, the preferred leader first. Empty: the only node there is."""
     isr: list[int] = []
     """Those of `replicas` that have all that is committed."""
+    adding: list[int] = []
+    """Of a partition that is being moved: those of `replicas` that are new."""
+    removing: list[int] = []
+    """And those that go when the new ones are in sync."""
 
 
 class TopicMetadata(_Body, frozen=True):
