@@ -35,9 +35,10 @@ check: $(VENV)/.dev ## formatting, lint, types, import contracts, C++ warnings: 
 bench: $(VENV)/.spark ## every figure beside its limit, measured in one run
 	$(BIN)/python -m perf micro
 	$(BIN)/python -m perf node
+	$(BIN)/python -m perf cluster
 	$(BIN)/python -m perf spark
 
-peers: $(VENV)/.test ## fetch what `python -m perf compare` measures beside ringlog: Kafka, NATS, Redis
+peers: $(VENV)/.test ## fetch what `python -m perf compare` measures beside ringlog: Kafka, NATS, Redis, RabbitMQ
 	@scripts/install.sh $(BIN)/python test,peers,plots
 	$(BIN)/python -m perf.peers
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 TOPICS_LOOKED_AT = 200
-"""To find the names of the hottest partitions: a table for people is not worth more questions."""
+"""To find the names of the hottest partitions: they are not worth more questions."""
 ANSWER_S = 2.0
 
 
@@ -26,6 +26,7 @@ def show_status(data_dir: str, *, as_json: bool) -> None:
     from ringlog.node.control import status
 
     found = status(data_dir)
+    _name(found)
     if as_json:
         print_json(found)
     else:
@@ -83,12 +84,11 @@ def _print_status(found: NodeStatus) -> None:
     )
     if found.hottest:
         print("\nhottest partitions")
-        names = _names(found)
         print_table(
             ("PARTITION", "SHARD", "IN MB/S", "MB", "RECORDS"),
             [
                 (
-                    names.get(hot.partition, f"#{hot.partition}"),
+                    f"#{hot.partition}" if hot.topic is None else f"{hot.topic}-{hot.index}",
                     hot.shard,
                     f"{hot.bytes_in_per_s / 1e6:,.1f}",
                     f"{hot.bytes_in / 1e6:,.1f}",
@@ -105,21 +105,22 @@ def _print_status(found: NodeStatus) -> None:
         screen.print(f"[yellow]![/] {escape(what)}", soft_wrap=True)
 
 
-def _names(found: NodeStatus) -> dict[int, str]:
-    """Topic and index of the hottest partitions, by the number that the node has for them."""
-    wanted = {hot.partition for hot in found.hottest}
-    names: dict[int, str] = {}
+def _name(found: NodeStatus) -> None:
+    """Ask the node for topic and index of the hottest partitions, of which its page has only its own numbers."""
+    unnamed = {hot.partition: hot for hot in found.hottest}
+    if not unnamed:
+        return
     try:
         with open_admin(found.endpoints[0]) as admin:
             for topic in admin.list_topics(include_internal=True, timeout=ANSWER_S)[:TOPICS_LOOKED_AT]:
                 for partition in admin.describe_topic(topic, timeout=ANSWER_S).partitions:
-                    if partition.partition_id in wanted:
-                        names[partition.partition_id] = f"{topic}-{partition.index}"
-                if len(names) == len(wanted):
-                    break
+                    hot = unnamed.pop(partition.partition_id, None)
+                    if hot is not None:
+                        hot.topic, hot.index = topic, partition.index
+                if not unnamed:
+                    return
     except RinglogError:
-        return names  # a node that does not answer is worth a status all the same
-    return names
+        return  # a node that does not answer is worth a status all the same
 
 
 def _latency(found: NodeStatus) -> str:

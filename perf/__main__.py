@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from perf.cluster.command import cluster
 from perf.compare.command import compare, report
 from perf.compare.history import history
 from perf.micro.command import micro
@@ -18,6 +19,7 @@ def perf() -> None:
 
 perf.add_command(micro)
 perf.add_command(node)
+perf.add_command(cluster)
 perf.add_command(spark)
 perf.add_command(compare)
 perf.add_command(report)

@@ -34,7 +34,11 @@ DEFAULT_JSON = "bench-results/compare.json"
 
 @click.command()
 @click.option(
-    "--peers", "names", default="kafka,nats,redis", show_default=True, help="Beside ringlog; '' for none."
+    "--peers",
+    "names",
+    default="kafka,nats,redis,rabbitmq",
+    show_default=True,
+    help="Beside ringlog; '' for none.",
 )
 @click.option("--full", "scale", flag_value="full", help="Every axis, long rounds: about two hours.")
 @click.option(
@@ -70,7 +74,7 @@ def compare(
     """Measure ringlog beside its peers and the limits of this machine, at equal durability.
 
     \b
-    python -m perf compare                                  # Kafka, NATS and Redis, in about twenty minutes
+    python -m perf compare                                  # all peers, in about half an hour
     python -m perf compare --peers redis --part throughput --rounds 1
     python -m perf compare --full --device /mnt/nvme --report docs/perf
     """

@@ -15,8 +15,10 @@ COLOURS = {
     "ringlog-single": "#6fb98f",
     "kafka": "#b5502b",
     "kafka-confluent": "#e0a080",
+    "kafka-aiokafka": "#f0cdbb",
     "nats": "#3f5fa8",
     "redis": "#a03050",
+    "rabbitmq": "#8a6d1f",
 }
 PERCENTILES = ("p50_ms", "p99_ms", "p999_ms", "max_ms")
 

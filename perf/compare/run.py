@@ -93,8 +93,9 @@ class Comparison:
     ) -> None:
         if peer.name in self._samples.skipped:
             return
+        offered = list(dict.fromkeys(peer.offered(workload) for workload in workloads))
         for durabilities in peer.sessions:
-            wanted = [workload for workload in workloads if workload.durability in durabilities]
+            wanted = [workload for workload in offered if workload.durability in durabilities]
             if not wanted:
                 continue
             try:

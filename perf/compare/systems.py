@@ -5,18 +5,28 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import NamedTuple
 
-from perf.compare.clients import kafka_clients, nats_client, redis_client, ringlog_client
+import msgspec
+
+from perf.compare.clients import (
+    aiokafka_client,
+    kafka_clients,
+    nats_client,
+    rabbitmq_client,
+    redis_client,
+    ringlog_client,
+)
 from perf.compare.clients.api import ConsumerClient, PacedProducer, Place, ProducerClient, Reader
 from perf.compare.clients.pipeline import connect
-from perf.compare.model import Durability
-from perf.peers.fetch import python_package
+from perf.compare.model import Durability, Workload
+from perf.peers.fetch import PeerUnavailable, python_package
 from perf.peers.kafka import kafka
 from perf.peers.nats import nats
+from perf.peers.rabbitmq import rabbitmq
 from perf.peers.redis import redis
-from perf.peers.settings import CONFLUENT_KAFKA, HIREDIS, KAFKA_TOPIC_D2, NATS_STREAM
+from perf.peers.settings import AIOKAFKA, CONFLUENT_KAFKA, HIREDIS, KAFKA_TOPIC_D2, NATS_STREAM
 from ringlog.client.admin import Admin
 from ringlog.limits import TAIL_BYTES_PER_SHARD
 from ringlog.node.embedded import embedded
@@ -42,6 +52,19 @@ class Peer(NamedTuple):
     """Durabilities that one process serves; another one needs a new start."""
     systems: tuple[str, ...]
     """Its clients, by name."""
+
+    def offered(self, workload: Workload) -> Workload:
+        """The workload at the strongest durability up to the wanted one that this peer has.
+
+        >>> PEERS["rabbitmq"].offered(Workload(100, 16, 1, D2)).name
+        '100B.p16.x1.D1'
+        """
+        has = [durability for durabilities in self.sessions for durability in durabilities]
+        strongest = max(
+            (durability for durability in has if durability.value <= workload.durability.value),
+            key=lambda durability: durability.value,
+        )
+        return msgspec.structs.replace(workload, durability=strongest)
 
 
 class System(NamedTuple):
@@ -81,6 +104,8 @@ def _ringlog(directory: str, durability: Durability, fetch: bool) -> Iterator[Br
 @contextmanager
 def _kafka(directory: str, durability: Durability, fetch: bool) -> Iterator[Broker]:
     python_package("confluent_kafka", CONFLUENT_KAFKA, fetch=fetch)
+    with suppress(PeerUnavailable):  # then its own worker says what is missing, and Kafka has other clients
+        python_package("aiokafka", AIOKAFKA, fetch=fetch)
     with kafka(directory, fetch=fetch) as broker:
 
         def create(name: str, partitions: int, wanted: Durability) -> None:
@@ -127,13 +152,27 @@ def _redis(directory: str, durability: Durability, fetch: bool) -> Iterator[Brok
         yield Broker(server.address, server.pid, create, delete)
 
 
+@contextmanager
+def _rabbitmq(directory: str, durability: Durability, fetch: bool) -> Iterator[Broker]:
+    with rabbitmq(directory, fetch=fetch) as server:
+
+        def create(name: str, partitions: int, wanted: Durability) -> None:
+            rabbitmq_client.create_streams(server.address, name, partitions)
+
+        def delete(name: str, partitions: int) -> None:
+            rabbitmq_client.delete_streams(server.address, name, partitions)
+
+        yield Broker(server.address, server.pid, create, delete)
+
+
 PEERS = {
     peer.name: peer
     for peer in (
         Peer("ringlog", _ringlog, ((D0, D1, D2),), ("ringlog", "ringlog-single")),
-        Peer("kafka", _kafka, ((D0, D1, D2),), ("kafka", "kafka-confluent")),
+        Peer("kafka", _kafka, ((D0, D1, D2),), ("kafka", "kafka-confluent", "kafka-aiokafka")),
         Peer("nats", _nats, ((D0, D1), (D2,)), ("nats",)),
         Peer("redis", _redis, ((D0, D1), (D2,)), ("redis",)),
+        Peer("rabbitmq", _rabbitmq, ((D0, D1),), ("rabbitmq",)),
     )
 }
 
@@ -164,6 +203,12 @@ SYSTEMS = {
         kafka_clients.ConfluentProducer,
         python_api=True,
     ),
+    "kafka-aiokafka": System(
+        aiokafka_client.AioProducer,
+        aiokafka_client.AioConsumer,
+        kafka_clients.ConfluentConsumer,
+        python_api=True,
+    ),
     "nats": System(
         nats_client.NatsProducer,
         nats_client.NatsConsumer,
@@ -175,5 +220,11 @@ SYSTEMS = {
         redis_client.RedisConsumer,
         redis_client.RedisConsumer,
         redis_client.RedisProducer,
+    ),
+    "rabbitmq": System(
+        rabbitmq_client.RabbitmqProducer,
+        rabbitmq_client.RabbitmqConsumer,
+        rabbitmq_client.RabbitmqConsumer,
+        rabbitmq_client.RabbitmqProducer,
     ),
 }

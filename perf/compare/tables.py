@@ -13,8 +13,10 @@ TITLES = {
     "ringlog-single": "ringlog, one at a time",
     "kafka": "Kafka, Java tools",
     "kafka-confluent": "Kafka, confluent-kafka",
+    "kafka-aiokafka": "Kafka, aiokafka",
     "nats": "NATS JetStream",
     "redis": "Redis Streams",
+    "rabbitmq": "RabbitMQ Streams",
 }
 
 

@@ -6,8 +6,15 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from perf.peers.fetch import PeerUnavailable, kafka_jars, nats_binary, python_package, redis_binary
-from perf.peers.settings import CONFLUENT_KAFKA, HIREDIS
+from perf.peers.fetch import (
+    PeerUnavailable,
+    kafka_jars,
+    nats_binary,
+    python_package,
+    rabbitmq_root,
+    redis_binary,
+)
+from perf.peers.settings import AIOKAFKA, CONFLUENT_KAFKA, HIREDIS
 
 
 def main() -> None:
@@ -16,9 +23,11 @@ def main() -> None:
     fetches: dict[str, Callable[[], str | None]] = {
         "kafka": kafka_jars,
         "confluent-kafka": lambda: python_package("confluent_kafka", CONFLUENT_KAFKA),
+        "aiokafka": lambda: python_package("aiokafka", AIOKAFKA),
         "nats": nats_binary,
         "redis": redis_binary,
         "hiredis": lambda: python_package("hiredis", HIREDIS),
+        "rabbitmq": rabbitmq_root,
     }
     for name, fetch in fetches.items():
         console.print(f"{name:<16}", end="", highlight=False)

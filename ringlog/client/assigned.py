@@ -23,6 +23,8 @@ class Place(NamedTuple):
     node: int = ANY_NODE
     """The node that leads it; ANY_NODE without a cluster."""
     leader_epoch: int = 0
+    in_sync: tuple[tuple[int, int], ...] = ()
+    """The nodes that have all that is committed, each with the lane that serves it there."""
 
 
 class Assigned:
@@ -38,6 +40,7 @@ class Assigned:
         "buffered_bytes",
         "chunks",
         "failure",
+        "far_until_s",
         "fetch_offset",
         "generation",
         "in_flight",
@@ -66,6 +69,8 @@ class Assigned:
         self.reset: int | None = None
         """EARLIEST or LATEST: to be looked up, once the chunks are polled."""
         self.misplaced = False
+        self.far_until_s = 0.0
+        """Until then its leader is asked, though a follower would be nearer."""
         self.paused = False
         self.in_flight = False
         self.queued = False

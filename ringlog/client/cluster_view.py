@@ -82,6 +82,10 @@ class ClusterView:
                         self.moves += 1
                     self.routes[place.partition] = node
 
+    def nodes_in(self, rack: str) -> frozenset[int]:
+        """The living nodes of a rack."""
+        return frozenset(b.node_id for b in self.brokers.values() if b.rack == rack and not b.fenced)
+
     def endpoints_of(self, node: int) -> list[str]:
         """Where a node may be reached, the nearest first; nothing for one that is not known."""
         broker = self.brokers.get(node)

@@ -190,6 +190,10 @@ class Connection:
             self.forget(name)
         self._refresh(*names)
 
+    def nodes_in(self, rack: str) -> frozenset[int]:
+        """The living nodes of a rack, as far as they are known."""
+        return self._view.nodes_in(rack)
+
     def learn(self, reply: TopicReply) -> None:
         """A reply told of a topic."""
         self._view.learn_change(reply)

@@ -26,6 +26,8 @@ class ConsumerSettings(ClientSettings, frozen=True, kw_only=True):
     """Bytes of one reply. Also how much is fetched ahead of the poller, beside what is on its way already."""
     max_partition_fetch_bytes: int = 1 * limits.MIB
     """Bytes of one partition in one reply; a single larger batch comes all the same."""
+    client_rack: str = ""
+    """Where this client stands: it reads from replicas in the same rack (`ringlog start --rack`) that are in sync."""
     default_api_timeout_ms: int = 60_000
     """How long calls that ask the node may take, unless they are told otherwise."""
 

@@ -38,6 +38,7 @@ class FetchDriver:
         self._fetcher = fetcher
         self._changed = threading.Condition()
         self._interrupted = False
+        self._rack = fetcher.settings.client_rack
         connection.on_tick(self.tick)
         connection.on_end(self._io_ended)
         _live.add(self)
@@ -111,6 +112,8 @@ class FetchDriver:
     def tick(self, now_s: float) -> float | None:
         """Send what is due. Called on the connection's thread, on each of its passes."""
         with self._changed:
+            if self._rack:
+                self._fetcher.near_nodes = self._connection.nodes_in(self._rack)
             asks, next_s = self._fetcher.due(now_s)
         for ask in asks:
             if ask.topic is not None:
@@ -153,6 +156,7 @@ class FetchDriver:
                 timeout_s=ask.timeout_s,
                 waits_s=ask.waits_s,
                 node=ask.node,
+                to_leader=ask.to_leader,
             )
         )
 

@@ -29,7 +29,14 @@ class FetchSession:
         self._known: dict[int, int] = {}
 
     def request(
-        self, asked: Asked, *, wait_ms: int, bytes_min: int, bytes_max: int, partition_bytes_max: int
+        self,
+        asked: Asked,
+        *,
+        wait_ms: int,
+        bytes_min: int,
+        bytes_max: int,
+        partition_bytes_max: int,
+        follower: bool = False,
     ) -> FetchRequest:
         """The request for exactly these partitions."""
         known = self._known
@@ -41,7 +48,7 @@ class FetchSession:
         forget = [partition for partition in known if partition not in asked]
         self._known = {partition: offset for partition, (_, _, offset) in asked.items()}
         self.asked = asked
-        return FetchRequest(self.number, wait_ms, bytes_min, bytes_max, told, forget)
+        return FetchRequest(self.number, wait_ms, bytes_min, bytes_max, told, forget, follower)
 
     def answered(self, number: int, rows: list[FetchedPartition]) -> None:
         """A reply came. Where it brought something, the shard's offset may have moved or not: it is told anew."""

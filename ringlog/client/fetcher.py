@@ -26,6 +26,8 @@ from ringlog.net.wire_errors import error_by_number
 _SESSIONS_PER_LANE = 3
 """Fetches of one lane under way at once, of different partitions: one that waits at the end of quiet partitions
 must hold up neither one whose buffer was just emptied nor one that was just moved by a seek."""
+_FAR_S = 10.0
+"""How long the leader is read from after a follower could not help."""
 _BRIEF_WAIT_MS = 10
 """How long the fetch waits at the node that takes a lane's last session. Were it longer, every session could come to
 wait for some quiet partition while one that has records is not asked for."""
@@ -38,6 +40,10 @@ class Fetcher(Assignment):
         super().__init__(settings)
         self._lanes: dict[int, list[FetchSession]] = {}
         self._refreshing: set[str] = set()
+        self.near_nodes: frozenset[int] = frozenset()
+        """Nodes in the client's rack, from which it reads when they are in sync. Usually empty."""
+        self._near_lanes: dict[int, int] = {}
+        """Lanes of followers that are read from, which are negative here, and their nodes."""
 
     def assign(self, wanted: Mapping[TopicPartition, tuple[Place, int | None]]) -> None:
         """Read exactly these. One that was assigned before and has no offset here goes on where it is."""
@@ -67,7 +73,8 @@ class Fetcher(Assignment):
                 del self.waiting[assigned]
                 self.sated.add(assigned)
             else:
-                fetches.setdefault(assigned.place.lane, []).append(assigned)
+                lane = self._near_lane(assigned, now_s) if self.near_nodes else assigned.place.lane
+                fetches.setdefault(lane, []).append(assigned)
         asks.extend(look_up_offsets(self, some) for some in lookups.values())
         for lane, some in fetches.items():
             ask = self._fetch(lane, some[:FETCH_PARTITIONS_MAX])
@@ -87,7 +94,20 @@ class Fetcher(Assignment):
     def _forget_lanes(self) -> None:
         """Drop the sessions of lanes that serve nothing of ours any more: they had a share of the budget."""
         served = {assigned.place.lane for assigned in self.assigned.values()}
+        if self.near_nodes:
+            served |= {~lane for assigned in self.assigned.values() for _, lane in assigned.place.in_sync}
         self._lanes = {lane: sessions for lane, sessions in self._lanes.items() if lane in served}
+
+    def _near_lane(self, assigned: Assigned, now_s: float) -> int:
+        """The lane of a follower in the client's rack; the leader's when that is there itself, or has to help out."""
+        place, near = assigned.place, self.near_nodes
+        if place.node not in near and now_s >= assigned.far_until_s:
+            followers = [(node, lane) for node, lane in place.in_sync if node in near]
+            if followers:
+                node, lane = followers[place.partition % len(followers)]
+                self._near_lanes[~lane] = node
+                return ~lane
+        return place.lane
 
     # -- fetches -----------------------------------------------------------------------------------------------
 
@@ -118,35 +138,46 @@ class Fetcher(Assignment):
             bytes_min=settings.fetch_min_bytes,
             bytes_max=max(share, min(settings.max_partition_fetch_bytes, settings.fetch_max_bytes)),
             partition_bytes_max=settings.max_partition_fetch_bytes,
+            follower=lane < 0,
         )
         return Ask(
             Api.FETCH,
             encode_body(request),
             some[0].place.partition,
             (settings.fetch_max_wait_ms + settings.request_timeout_ms) / 1000,
-            lambda body, now_s: self._fetched(session, asked, body, now_s),
-            lambda error, now_s: self._not_fetched(session, asked, error, now_s),
-            node=some[0].place.node,
+            lambda body, now_s: self._fetched(session, asked, body, now_s, lane < 0),
+            lambda error, now_s: self._not_fetched(session, asked, error, now_s, lane < 0),
+            node=self._near_lanes[lane] if lane < 0 else some[0].place.node,
+            to_leader=lane >= 0,
             waits_s=request.wait_ms / 1000,
         )
 
-    def _fetched(self, session: FetchSession, asked: Asked, body: memoryview, now_s: float) -> None:
+    def _fetched(
+        self, session: FetchSession, asked: Asked, body: memoryview, now_s: float, near: bool
+    ) -> None:
         if session.asked is not asked:
             return
         try:
             number, rows = unpack_fetch_reply(body)
         except CorruptFrame as wrong:
-            self._not_fetched(session, asked, wrong, now_s)
+            self._not_fetched(session, asked, wrong, now_s, near)
             return
         session.answered(number, rows)
         for assigned, generation, _ in asked.values():
             if assigned.generation == generation:
                 self.land(assigned)
                 assigned.quiet = True
+                if near:
+                    # A follower hears of a commit with the next data: at the quiet end of a log its leader knows more.
+                    assigned.far_until_s = now_s + self.settings.fetch_max_wait_ms / 1000
         for row in rows:
             found = asked.get(row.partition)
             if found is not None and found[0].generation == found[1]:
-                self._take(found[0], found[2], row, now_s)
+                if near and row.error:
+                    # A follower's error proves nothing: it may lag behind, or follow no more.
+                    found[0].far_until_s = now_s + _FAR_S
+                else:
+                    self._take(found[0], found[2], row, now_s)
 
     def _take(self, assigned: Assigned, offset: int, row: FetchedPartition, now_s: float) -> None:
         if row.error:
@@ -169,9 +200,12 @@ class Fetcher(Assignment):
         self.buffered_bytes += chunk.nbytes
         assigned.fetch_offset = row.next_offset
         assigned.quiet = False
+        assigned.far_until_s = 0.0
         self.enqueue(assigned)
 
-    def _not_fetched(self, session: FetchSession, asked: Asked, error: RinglogError, now_s: float) -> None:
+    def _not_fetched(
+        self, session: FetchSession, asked: Asked, error: RinglogError, now_s: float, near: bool
+    ) -> None:
         if session.asked is not asked:
             return
         only_session = isinstance(error, FetchSessionLost) and session.number != 0
@@ -179,7 +213,9 @@ class Fetcher(Assignment):
         for assigned, generation, _ in asked.values():
             if assigned.generation == generation:
                 self.land(assigned)
-                if not only_session:
+                if near and not only_session:
+                    assigned.far_until_s = now_s + _FAR_S
+                elif not only_session:
                     self.went_wrong(assigned, error, now_s)
 
 

@@ -72,9 +72,10 @@ class BatchState:
         self._finish()
 
     def fail(self, error: RinglogError) -> None:
-        """The batch will not be sent again."""
-        self.error = error
-        self._finish()
+        """The batch will not be sent again. One that was let go of is done already, and stays so."""
+        if not self.done:
+            self.error = error
+            self._finish()
 
     def _finish(self) -> None:
         with self._lock:

@@ -66,6 +66,8 @@ class Link:
         """The node at the other end, once it is known; ANY_NODE also for one without a cluster."""
         self.seeks = node == ANY_NODE
         self.outbox: deque[Request] = deque()
+        self.suspected = False
+        """It owes an answer for too long."""
         self.shunned_until_s = 0.0
         """Until then it is nobody's home: its node is silent, or lags behind."""
         self.state = LinkState.CONNECTING
@@ -106,11 +108,10 @@ class Link:
             self._try_another(now_s)
         return more
 
-    def flush(self, now_s: float) -> bool:
-        """Send what may leave. True: some of it needs no answer, and its owner was told so."""
-        told = False
+    def flush(self, now_s: float) -> None:
+        """Send what may leave."""
         if self.state is not LinkState.READY:
-            return told
+            return
         outbox, session = self.outbox, self._session
         while outbox and session.has_room(outbox[0]):
             request = outbox[0]
@@ -119,13 +120,6 @@ class Link:
                 break
             outbox.popleft()
             session.sent(request)
-            if not request.expects_reply:
-                told = True
-                nothing = Header(
-                    1, request.api, request.flags, request.partition, request.correlation, 0, 0, 0
-                )
-                request.on_reply(nothing, memoryview(b""))
-        return told
 
     def recall(self, moved: Callable[[Request], bool]) -> None:
         """Fail requests, sent or not, whose partition another node leads by now: this one may never answer."""
@@ -144,7 +138,7 @@ class Link:
 
     def recall_repeatable(self) -> None:
         """Fail what another node can answer as well, and what asking twice does no harm to."""
-        for request in self._session.recall(lambda one: one.api in _REPEATABLE and one.node == ANY_NODE):
+        for request in self._session.recall(_answered_elsewhere):
             request.on_error(NodeUnavailable(f"{self.endpoint} is silent. Ask another node"))
 
     def _receive(self, now_s: float) -> bool:
@@ -346,6 +340,10 @@ class Link:
     def _unreachable(self) -> NodeUnavailable:
         why = f": {self._why_down}" if self._why_down else ""
         return NodeUnavailable(f"node {self.node} does not answer at {', '.join(self._endpoints)}{why}")
+
+
+def _answered_elsewhere(request: Request) -> bool:
+    return not request.to_leader or (request.api in _REPEATABLE and request.node == ANY_NODE)
 
 
 def _error_in(body: memoryview) -> RinglogError:

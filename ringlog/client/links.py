@@ -17,6 +17,10 @@ from ringlog.net.session import ANY_NODE, Request
 
 _PATIENCE_S = 1.0
 """How long a node may be silent before others are asked whether it still leads."""
+_ASK_AGAIN_S = 0.2
+"""How soon others are asked again while it stays silent, at first."""
+_CALM_S = 10.0
+"""When no leader has moved for so long, a node that was suspected and answers was only slow."""
 _PATIENCE_S_MAX = 8.0
 """Nodes that were only slow are given more time; ZeroMQ's heartbeats end those that stand still for longer."""
 _SHUNNED_S = 5.0
@@ -32,11 +36,13 @@ class Links:
         """`on_silent`: a node does not answer; look who leads its partitions."""
         self._on_silent = on_silent
         self._patience_s = _PATIENCE_S
-        self._listen_s = 0.0
-        """No silence is told of before this time."""
+        self._ask_at_s = 0.0
+        """Others are not asked again before this time."""
+        self._ask_pause_s = _ASK_AGAIN_S
         self._sockets = sockets
         self._view = view
         self._moves_seen = view.moves
+        self._moved_s = now_s
         self._by_node: dict[int, Link] = {}
         self._refused: list[tuple[Request, RinglogError]] = []
         """Requests that no node can take, to be told so at the next step: their owners act on it in the same pass."""
@@ -73,7 +79,7 @@ class Links:
         for link in list(self._all):
             more |= link.step(now_s)
         if self._moves_seen != self._view.moves:
-            self._recall()
+            self._recall(now_s)
         if self._view.brokers:
             self._tidy(now_s)
             self._listen(now_s)
@@ -81,11 +87,10 @@ class Links:
 
     def flush(self, now_s: float) -> bool:
         """Send what may leave. True: somebody was told something by it, and may act on it."""
-        told = bool(self._refused)
         for link in self._all:
             if link.outbox:
-                told |= link.flush(now_s)
-        return told
+                link.flush(now_s)
+        return bool(self._refused)
 
     def next_s(self) -> float | None:
         """When to look again though nothing comes."""
@@ -98,7 +103,7 @@ class Links:
             for link in self._all:
                 since_s = link.silent_since_s()
                 if since_s is not None:
-                    at_s = max(since_s + self._patience_s, self._listen_s)
+                    at_s = max(since_s + self._patience_s, self._ask_at_s)
                     soonest = at_s if soonest is None else min(soonest, at_s)
         return soonest
 
@@ -136,27 +141,35 @@ class Links:
         return link
 
     def _listen(self, now_s: float) -> None:
-        """A node that is silent may have been replaced: ask another one who leads. What it is asked meanwhile, by those
-        who could ask any node, is asked elsewhere."""
-        if now_s < self._listen_s:
-            return
+        """A node that is silent may have been replaced: ask another one who leads, until it speaks. What any node could
+        answer is asked elsewhere."""
+        silent = False
         for link in list(self._all):
             since_s = link.silent_since_s()
-            if since_s is not None and now_s >= since_s + self._patience_s:
-                self._patience_s = min(2 * self._patience_s, _PATIENCE_S_MAX)
-                self._listen_s = now_s + _PATIENCE_S
+            if since_s is None or now_s < since_s + self._patience_s:
+                if link.suspected and now_s >= self._moved_s + _CALM_S:
+                    # It was only slow: next time it has longer.
+                    self._patience_s = min(2 * self._patience_s, _PATIENCE_S_MAX)
+                link.suspected = False
+                continue
+            silent = True
+            if not link.suspected:
+                link.suspected = True
                 self.leave_home(link.node, now_s)
                 link.recall_repeatable()
-                self._on_silent()
-                return
+        if not silent:
+            self._ask_pause_s = _ASK_AGAIN_S
+        elif now_s >= self._ask_at_s:
+            self._ask_at_s = now_s + self._ask_pause_s
+            self._ask_pause_s = min(1.5 * self._ask_pause_s, _PATIENCE_S_MAX)
+            self._on_silent()
 
-    def _recall(self) -> None:
+    def _recall(self, now_s: float) -> None:
         """Leaders moved: fail what waits for the old ones, which may be silent for long."""
-        self._moves_seen = self._view.moves
-        self._patience_s = _PATIENCE_S
+        self._moves_seen, self._moved_s, self._patience_s = self._view.moves, now_s, _PATIENCE_S
         routes = self._view.routes
         for link in list(self._all):
-            link.recall(lambda one: one.node != ANY_NODE and routes.get(one.partition, one.node) != one.node)
+            link.recall(lambda one: one.to_leader and routes.get(one.partition, one.node) != one.node)
 
     def _tidy(self, now_s: float) -> None:
         """Forget connections that ended; let one that works be home when home is lost."""

@@ -41,6 +41,8 @@ class Ask:
     """The node that must get it."""
     waits_s: float = 0.0
     """How long it may wait there for something to say."""
+    to_leader: bool = True
+    """It is for the node that leads, and worthless when another one does."""
 
 
 def place_of(topic: TopicMetadata, index: int) -> Place | None:
@@ -50,7 +52,15 @@ def place_of(topic: TopicMetadata, index: int) -> Place | None:
     for partition in topic.partitions:
         if partition.index == index:
             node = node_of(partition)
-            return Place(topic.topic_id, partition.partition, partition.lane, node, partition.leader_epoch)
+            lanes = zip(partition.replicas, partition.lanes, strict=False)
+            return Place(
+                topic.topic_id,
+                partition.partition,
+                partition.lane,
+                node,
+                partition.leader_epoch,
+                tuple((replica, lane) for replica, lane in lanes if replica in partition.isr),
+            )
     return None
 
 

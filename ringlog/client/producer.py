@@ -51,7 +51,8 @@ class Producer:
 
     `producer.produce("readings", b"21.5", key=b"hall").result(5).offset` waits for one record; without `result`, many
     are on their way at once, and `flush()` waits for all. Settings are those of `ProducerSettings`, by Kafka's names.
-    With acks=0 nobody answers: the offset is -1 and the durability "none".
+    With acks=0 a record is done when it has left: the offset is -1 and the durability "none". A node that is behind
+    holds such a producer up as it does others; what it cannot take for another reason is lost without a word.
     """
 
     def __init__(self, bootstrap: str | None = None, **settings: Any) -> None:
@@ -266,7 +267,8 @@ class Producer:
     # -- waiting ---------------------------------------------------------------------------------------------
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until every record produced so far stands or has failed; RequestTimeout after `timeout` seconds."""
+        """Wait until every record produced so far stands or has failed; RequestTimeout after `timeout` seconds.
+        Those with acks=0 are waited for until the node has received them, or they are given up."""
         self._connection.check_may_wait()
         self._connection.check_runs()
         accumulator = self._accumulator
@@ -285,6 +287,13 @@ class Producer:
                 if not state.done and not state.wait(left_s):
                     count = sum(not one.done for one in waiting)
                     raise RequestTimeout(f"{count} batches were not acknowledged within {timeout} s")
+            # With acks=0 they are done for their futures, and may still be on their way.
+            left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
+            with accumulator.changed:
+                if not accumulator.changed.wait_for(
+                    lambda: accumulator.unfinished.keys().isdisjoint(waiting), left_s
+                ):
+                    raise RequestTimeout(f"not all batches were received by the node within {timeout} s")
         finally:
             with self._lock:
                 self._sender.flushing -= 1
@@ -335,20 +344,21 @@ class Producer:
             self._on_reply(queue, batch),
             self._on_error(queue, batch),
             partition=queue.partition,
-            flags=batch.acks,
+            flags=Acks.RECEIVED if batch.acks is Acks.NONE else batch.acks,
             timeout_s=min(self._settings.request_timeout_ms / 1000, left_s),
-            expects_reply=batch.acks is not Acks.NONE,
             headroom=True,
             node=queue.node,
         )
         self._connection.send(request)
+        if batch.acks is Acks.NONE:
+            self._sender.let_go(batch)
 
     def _on_reply(self, queue: PartitionQueue, batch: Batch) -> Callable[[Header, memoryview], None]:
         # The sender, not the producer: a producer that nobody holds can go while answers are due.
         sender = self._sender
 
         def on_reply(header: Header, body: memoryview) -> None:
-            sender.on_reply(queue, batch, None if batch.acks is Acks.NONE else ProduceReply.unpack(body))
+            sender.on_reply(queue, batch, ProduceReply.unpack(body))
 
         return on_reply
 

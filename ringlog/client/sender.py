@@ -17,17 +17,23 @@ from ringlog.client.partition_queue import Batch, PartitionQueue, ProducerId, de
 from ringlog.client.settings import ProducerSettings
 from ringlog.errors import (
     OutOfOrderSequence,
+    Overloaded,
+    PartitionBusy,
     PartitionFenced,
     RequestTimeout,
     RinglogError,
     ShardUnavailable,
+    StaleMetadata,
 )
 from ringlog.model import Durability
+from ringlog.net.framing import Acks
 from ringlog.net.messages import ProduceReply
 from ringlog.net.session import ANY_NODE
 from ringlog.records.builder import seal_for
 
 _LOOK_AGAIN = (*LOOK_AGAIN, ShardUnavailable, PartitionFenced, RequestTimeout)
+_NOT_TAKEN = (PartitionBusy, Overloaded, StaleMetadata)
+"""What these refuse is certainly not in the log."""
 _DURABILITY_WORDS = {int(one): one.name.lower() for one in Durability}
 
 
@@ -146,12 +152,15 @@ class Sender:
 
     # -- answers ---------------------------------------------------------------------------------------------
 
-    def on_reply(self, queue: PartitionQueue, batch: Batch, reply: ProduceReply | None) -> None:
-        """The node has a batch; None for one with acks=0, of which nothing more will be known."""
-        queue.taken(batch)
-        if reply is None:
+    def let_go(self, batch: Batch) -> None:
+        """A batch with acks=0 has left: its owner does not wait for more, the next batches do."""
+        if not batch.state.done:
             batch.state.resolve(NO_OFFSET, NO_DURABILITY)
-        else:
+
+    def on_reply(self, queue: PartitionQueue, batch: Batch, reply: ProduceReply) -> None:
+        """The node has a batch."""
+        queue.taken(batch)
+        if not batch.state.done:
             word = _DURABILITY_WORDS.get(reply.durability, str(reply.durability))
             batch.state.resolve(reply.base_offset, word, reply.append_time_ms)
         self._accumulator.finished(batch)
@@ -163,6 +172,10 @@ class Sender:
             self.stale.add(queue.topic)
             queue.lost = queue.node != ANY_NODE
         again = error.retriable or (isinstance(error, OutOfOrderSequence) and batch.sequence >= 0)
+        if batch.acks is Acks.NONE:
+            again = isinstance(
+                error, _NOT_TAKEN
+            )  # at most once: what may be in the log does not go there again
         queue.failures += 1
         backoff_s = min(self._backoff_s * 2 ** min(queue.failures - 1, 20), self._backoff_max_s)
         if isinstance(error, OutOfOrderSequence) or queue.moving:

@@ -75,6 +75,7 @@ def topic_metadata(image: MetadataImage, topic: TopicState) -> TopicMetadata:
             found.leader_epoch,
             list(found.replicas),
             list(found.isr),
+            [_lane_on(node, shard) for node, shard in zip(found.replicas, found.shards, strict=True)],
             list(found.adding),
             list(found.removing),
         )
@@ -99,6 +100,10 @@ def _lane(partition: Partition) -> int:
     node = partition.leader
     if shard is None:
         node, shard = partition.replicas[0], partition.shards[0]
+    return _lane_on(node, shard)
+
+
+def _lane_on(node: int, shard: int) -> int:
     return node * SHARDS_MAX + shard
 
 

@@ -97,6 +97,8 @@ class Acks(IntEnum):
     """When it is as durable on the partition's leader as the topic's flush policy says."""
     ALL = 2
     """When all in-sync replicas have it so."""
+    RECEIVED = 3
+    """When its leader has it in memory. It promises nothing, but that there is room for the next one."""
 
 
 class Header(NamedTuple):

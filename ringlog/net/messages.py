@@ -112,6 +112,8 @@ class FetchRequest(_Body, frozen=True):
     bytes_max: Int64
     partitions: Annotated[list[FetchPartition], _PER_PARTITION]
     forget: Annotated[list[PartitionId], _PER_PARTITION] = []
+    follower: bool = False
+    """Of a request that opens a session: replicas that follow serve it too, while they are in sync."""
 
 
 FETCH_ROW = np.dtype(
@@ -310,6 +312,8 @@ class PartitionMetadata(_Body, frozen=True):
     """Ids of the nodes that keep it, the preferred leader first. Empty: the only node there is."""
     isr: list[int] = []
     """Those of `replicas` that have all that is committed."""
+    lanes: list[int] = []
+    """The lane that serves it on each of `replicas`, in their order, for reads from followers."""
     adding: list[int] = []
     """Of a partition that is being moved: those of `replicas` that are new."""
     removing: list[int] = []

@@ -57,6 +57,10 @@ class PeerLinks:
         """Whether any node of this cluster spoke."""
         self.lost: set[int] = set()
         """Nodes whose connections broke, and are not there again."""
+        self.met: set[int] = set()
+        """Nodes that were reached since somebody took them away."""
+        self.heard_of: set[int] = set()
+        """Nodes of which a message came since somebody took them away."""
         self._context = zmq.Context(io_threads=1)
         self._inbox = self._context.socket(zmq.PULL)
         self._inbox.set(zmq.LINGER, 0)
@@ -115,6 +119,7 @@ class PeerLinks:
                 self.lost.add(peer)
             else:
                 self.lost.discard(peer)
+                self.met.add(peer)
 
     def send(
         self,
@@ -150,6 +155,7 @@ class PeerLinks:
                 self.refused += 1
                 continue
             self.heard = True
+            self.heard_of.add(message.source)
             received.append(message)
         return received
 

@@ -29,10 +29,7 @@ def _ignore_error(error: RinglogError) -> None:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One request, and whom to tell. Exactly one of `on_reply` and `on_error` is called, once.
-
-    A request that `expects_reply` not is answered by its own header and no body, when the socket has taken it.
-    """
+    """One request, and whom to tell. Exactly one of `on_reply` and `on_error` is called, once."""
 
     api: int
     body: Any
@@ -42,12 +39,13 @@ class Request:
     partition: int = 0
     flags: int = 0
     timeout_s: float = 30.0
-    expects_reply: bool = True
     headroom: bool = False
     waits_s: float = 0.0
     """How long the node may hold it back before it answers, as a long poll: it is not silent meanwhile."""
     node: int = ANY_NODE
     """The node that must get it; ANY_NODE: the one that leads the partition, or any when it is about none."""
+    to_leader: bool = True
+    """It is for the node that leads the partition, and worthless when another one does."""
     deadline_s: float = 0.0
     """Set when it is handed to a connection."""
     correlation: int = 0
@@ -122,8 +120,6 @@ class Session:
     def sent(self, request: Request) -> None:
         """The socket took the frame that `start` made."""
         check(request.correlation not in self._pending, "a correlation is given once")
-        if not request.expects_reply:
-            return
         self._pending[request.correlation] = request
         self.bytes_in_flight += request.frame_bytes
         heapq.heappush(self._deadlines, (request.deadline_s, request.correlation))

@@ -7,7 +7,7 @@ records are committed. A request whose answer does not come is refused, retriabl
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -23,6 +23,7 @@ from ringlog.net import cluster_messages, messages, move_messages
 from ringlog.net.messages import ErrorReply, decode_body, encode_body
 from ringlog.net.peer_links import PeerLinks, PeerMessage
 from ringlog.net.wire_errors import error_reply, raised
+from ringlog.node.death_watch import DeathWatch
 from ringlog.node.quorum import Quorum
 from ringlog.node.quorum_store import QuorumStore
 
@@ -76,7 +77,9 @@ class ClusterController:
         now_ms: Callable[[], float],
         timing: Timing | None = None,
         default_partitions: int = 4,
+        ports: Mapping[int, Sequence[str]] | None = None,
     ) -> None:
+        """`ports`: all that each node listens at for the others: one that refuses everywhere is dead."""
         self.node_id = store.me.node_id
         self.image = MetadataImage()
         """What is committed, as far as this node knows."""
@@ -95,6 +98,7 @@ class ClusterController:
         self._asked: dict[int, tuple[type[msgspec.Struct], float, Answered]] = {}
         self._number = secrets.randbits(48)
         self._links = PeerLinks(self.node_id, endpoints)
+        self._deaths = DeathWatch(ports or {})
         self.quorum = Quorum(store, self._links, self, now_ms=now_ms, timing=timing)
 
     # -- the state machine -------------------------------------------------------------------------------------
@@ -141,7 +145,8 @@ class ClusterController:
 
     def run(self, wait_s: float) -> None:
         """One pass."""
-        self.quorum.run(wait_s)
+        now_ms = self._now_ms()
+        self.quorum.run(max(0.0, min(wait_s, (self._deaths.next_ms(now_ms) - now_ms) / 1000)))
         others, self.quorum.others = self.quorum.others, []
         for message in others:
             if message.kind == "ask":
@@ -164,6 +169,10 @@ class ClusterController:
             self._lost_ms[node_id] = before.get(node_id, now_ms)
             if node_id not in before and self._active is not None:
                 self._active.lost(node_id, now_ms)
+        self._deaths.follow(self._links, now_ms)
+        if self._active is not None:
+            for node_id in self._deaths.dead:
+                self._active.dead(node_id)
         if leader_id is not None and leader_id != self.node_id:
             self._former_leader = leader_id
 
@@ -199,6 +208,7 @@ class ClusterController:
             )
 
     def close(self) -> None:
+        self._deaths.close()
         self.quorum.close()
 
     def _in_office(self) -> ActiveController | None:
@@ -222,6 +232,8 @@ class ClusterController:
                 self._active.lost(self._former_leader, self._now_ms())
             for node_id, at_ms in self._lost_ms.items():
                 self._active.lost(node_id, at_ms)
+            for node_id in self._deaths.dead:
+                self._active.dead(node_id)
             if not self._active.planned.cluster_id:
                 identity = Identity(secrets.token_hex(8), self.node_id)
                 self._append(self._active, [identity], lambda done: None)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from ringlog.cluster_members import next_port
 from ringlog.config import NodeConfig
 from ringlog.consensus.messages import Voter
 from ringlog.net.cluster_messages import RegisterBrokerRequest
@@ -47,6 +48,7 @@ def cluster_agent(
         members,
         now_ms=lambda: time.monotonic() * 1000,
         default_partitions=config.default_partitions,
+        ports={member: (endpoint, next_port(endpoint)) for member, endpoint in members.items()},
     )
     registration = RegisterBrokerRequest(
         config.node_id,

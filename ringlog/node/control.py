@@ -58,10 +58,14 @@ class PartitionStatus(msgspec.Struct):
     """One of the hottest partitions."""
 
     partition: int
+    """The number that the node has for it."""
     shard: int
     bytes_in: int
     bytes_in_per_s: float
     records_in: int
+    topic: str | None = None
+    """None, as is the index: the node did not say in time."""
+    index: int | None = None
 
 
 class ClusterStatus(msgspec.Struct):

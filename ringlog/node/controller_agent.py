@@ -38,6 +38,7 @@ from ringlog.net.messages import (
     AlterTopicRequest,
     CreateTopicRequest,
     DeleteTopicRequest,
+    InitProducerRequest,
     decode_body,
 )
 from ringlog.node.audience import Audience
@@ -147,6 +148,7 @@ class ControllerAgent:
         image, shards = self._planned, self._shards
         match asker.api_key:
             case Api.INIT_PRODUCER:
+                decode_body(body, InitProducerRequest)
                 return self._producer_ids.init_producer(image)
             case Api.CREATE_TOPIC:
                 request = decode_body(body, CreateTopicRequest)

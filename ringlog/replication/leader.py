@@ -12,6 +12,7 @@ Invariants, each checked where it could break:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -182,15 +183,28 @@ class Leader:
 
     # -- who is in sync ------------------------------------------------------------------------------------------
 
-    def propose(self, log: ReplicaLog, lag_ms_max: int, now_ms: int) -> IsrProposal | None:
-        """A change of the ISR that is due, if none is under way. It is to be sent until it is answered."""
+    def propose(
+        self,
+        log: ReplicaLog,
+        lag_ms_max: int,
+        now_ms: int,
+        lives: Callable[[int, int], bool] = lambda node, node_epoch: True,
+    ) -> IsrProposal | None:
+        """A change of the ISR that is due, if none is under way. It is to be sent until it is answered.
+
+        `lives`: whether a node is there, as far as is known, in the life in which it fetched. One that is not would be
+        refused, and until then commits would wait for it."""
         if self.pending is not None:
             return None
         view = self.view
         staying = [
             node for node in view.isr if node == self.node or not self._lags(node, log, lag_ms_max, now_ms)
         ]
-        joining = [node for node in view.replicas if node not in view.isr and self._may_join(node, log)]
+        joining = [
+            node
+            for node in view.replicas
+            if node not in view.isr and self._may_join(node, log) and lives(node, self._epoch_of(node))
+        ]
         if tuple(staying) == view.isr and not joining:
             return None
         wanted = {*staying, *joining}
@@ -215,11 +229,13 @@ class Leader:
     def _epoch_of(self, node: int) -> int:
         return self.node_epoch if node == self.node else self.followers[node].node_epoch
 
-    def refused(self, proposal: IsrProposal) -> None:
-        """The controller said no, for good: a new proposal may be made. After a time-out the old one is sent again
-        instead, since it may have been taken."""
-        if proposal == self.pending:
-            self.pending = None
+    def refused(self, proposal: IsrProposal, log: ReplicaLog) -> bool:
+        """The controller said no, for good: a new proposal may be made; whether the watermark moved, since those who
+        were proposed count no more. After a time-out the old one is sent again instead: it may have been taken."""
+        if proposal != self.pending:
+            return False
+        self.pending = None
+        return self.advance(log)
 
     def changed(self, view: PartitionView, log: ReplicaLog, now_ms: int) -> None:
         """The controller changed the partition within this leader epoch: its ISR, its replicas or its settings."""

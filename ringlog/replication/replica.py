@@ -70,6 +70,13 @@ class Replica:
         self._high_watermark = self.high_watermark
         self.halted, self.leader, self.follower = why, None, None
 
+    @property
+    def serves_readers(self) -> bool:
+        """It leads, or it follows and the metadata has it among those in sync."""
+        if self.leader is not None:
+            return True
+        return self.follower is not None and self.view is not None and self.node in self.view.isr
+
     def must_lead(self) -> Leader:
         """The leader's state; raises what a client is to be told where there is none."""
         if self.leader is not None:

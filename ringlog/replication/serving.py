@@ -34,6 +34,9 @@ class Plan(NamedTuple):
     fetch: ReplicaFetch
     lost: bool
     entries: list[Entry]
+    moved: tuple[int, ...] = ()
+    """Partitions whose watermark moved when their positions were looked at again: one that came before its leader had
+    taken office counts from then on."""
 
 
 class ServeSession:
@@ -166,13 +169,15 @@ class ServingDesk:
     def _plan(self, session: ServeSession, now_ms: int) -> Plan:
         fetch, session.fetch = session.fetch, None
         assert fetch is not None
-        entries = []
+        entries, moved = [], []
         for partition in session.hot:
             want = session.wants[partition]
-            _, verdict = self._judge(fetch.node, fetch.node_epoch, want, now_ms)
+            before, verdict = self._judge(fetch.node, fetch.node_epoch, want, now_ms)
             entries.append(Entry(want, verdict))
+            if isinstance(verdict, Serve) and self._find(partition)[0].high_watermark > before:
+                moved.append(partition)
         session.hot = {}
-        return Plan(session.asker, fetch, False, entries)
+        return Plan(session.asker, fetch, False, entries, tuple(moved))
 
     def _forget(self, key: tuple[int, int], session: ServeSession, partition: int) -> None:
         session.wants.pop(partition, None)

@@ -44,10 +44,14 @@ INLINE_BYTES_MAX = 16 * KIB
 class FetchSession:
     """What one client reads of this shard."""
 
-    __slots__ = ("hot", "orphaned", "owner", "session", "unwatched", "waiting", "wants")
+    __slots__ = ("find", "hot", "orphaned", "owner", "session", "unwatched", "waiting", "wants")
 
-    def __init__(self, session: int, owner: tuple[object, int]) -> None:
+    def __init__(
+        self, session: int, owner: tuple[object, int], find: Callable[[int], HostedPartition]
+    ) -> None:
         self.session = session
+        self.find = find
+        """A partition that it may read here; raises what its client should be told."""
         self.owner = owner
         """The network process's outlet and the client's session there."""
         self.wants: dict[int, FetchPartition] = {}
@@ -99,10 +103,13 @@ class FetchDesk:
         find: Callable[[int], HostedPartition],
         region: memoryview,
         first_session: int = 1,
+        find_follower: Callable[[int], HostedPartition] | None = None,
     ) -> None:
+        """`find`: a partition that clients may read here; `find_follower`: those who take it from a follower, too."""
         self._store = store
         self._stats = stats
-        self._find = find
+        self._find_led = find
+        self._find_follower = find_follower or find
         self._region_at = _address(region)
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         """The longest unused first."""
@@ -148,7 +155,8 @@ class FetchDesk:
         else:
             if len(self._sessions) >= FETCH_SESSIONS_PER_SHARD_MAX:
                 self._end_session(next(iter(self._sessions)))
-            session = FetchSession(self._next_session, owner)
+            find = self._find_follower if request.follower else self._find_led
+            session = FetchSession(self._next_session, owner, find)
             self._sessions[self._next_session] = session
             self._next_session = self._next_session % 0xFFFFFFFE + 1
         return session
@@ -165,7 +173,7 @@ class FetchDesk:
     def _want(self, session: FetchSession, want: FetchPartition) -> None:
         session.wants[want.partition] = want
         try:
-            hosted = self._find(want.partition)
+            hosted = session.find(want.partition)
         except RinglogError:
             session.hot[want.partition] = None
             session.unwatched.add(want.partition)
@@ -185,7 +193,7 @@ class FetchDesk:
         session.hot.pop(handle, None)
         session.unwatched.discard(handle)
         try:
-            self._find(handle).watchers.discard(session)
+            session.find(handle).watchers.discard(session)
         except RinglogError:
             return  # it is gone, and its watchers with it
 
@@ -275,7 +283,7 @@ class FetchDesk:
         """Partitions that were not open when they were asked for, or were opened anew since: they may be quiet now."""
         for handle in list(session.unwatched):
             try:
-                hosted = self._find(handle)
+                hosted = session.find(handle)
             except RinglogError:
                 continue
             hosted.watchers.add(session)
@@ -288,7 +296,7 @@ class FetchDesk:
         for handle in fetch.session.hot:
             want = fetch.session.wants[handle]
             try:
-                hosted = self._find(handle)
+                hosted = fetch.session.find(handle)
                 slices = self._store.read_tail(hosted.name, want.offset, max(want.bytes_max, 1))
             except RinglogError:
                 return True
@@ -303,7 +311,7 @@ class FetchDesk:
     def _serve_partition(self, fetch: Fetch, want: FetchPartition) -> None:
         budget = max(1, min(want.bytes_max, fetch.bytes_left))
         try:
-            hosted = self._find(want.partition)
+            hosted = fetch.session.find(want.partition)
             slices = self._store.read_tail(hosted.name, want.offset, budget)
         except RinglogError as error:
             self._add_error(fetch, want.partition, error)
@@ -355,7 +363,7 @@ class FetchDesk:
     def _add_error(self, fetch: Fetch, partition: int, error: RinglogError) -> None:
         hosted = None
         if isinstance(error, OffsetOutOfRange):
-            hosted = self._find(partition)
+            hosted = fetch.session.find(partition)
         elif not isinstance(error, StaleMetadata | PartitionFenced):
             self._stats.counts["errors"] += 1
         start, readable = (hosted.log.log_start_offset, hosted.log.readable_offset) if hosted else (-1, -1)

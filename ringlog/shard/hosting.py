@@ -157,6 +157,14 @@ class Hosting:
             found.replica.must_lead()
         return found
 
+    def find_in_sync(self, partition: int) -> HostedPartition:
+        """As `find_led`, and also one that follows while it is in sync: readers see what it knows to be committed."""
+        found = self.find(partition)
+        replica = found.replica
+        if replica is not None and not replica.serves_readers:
+            replica.must_lead()
+        return found
+
     def config_of(self, partition: int) -> dict[str, str]:
         """The settings of a hosted partition's topic."""
         return self._configs[partition]

@@ -7,7 +7,7 @@ and the fetches of others arrive through its request ring. A frame's session nam
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import numpy as np
@@ -200,8 +200,9 @@ class ReplicationDesk:
             asker = plan.asker
             assert isinstance(asker, Asker)
             self._answers.begin(asker, plan, partial(self._desk.put_back, plan))
+            self._moved(plan.moved)
 
-    def _moved(self, partitions: list[int]) -> None:
+    def _moved(self, partitions: Iterable[int]) -> None:
         for partition in partitions:
             hosted = self._hosting.hosted.get(partition)
             if hosted is not None:
@@ -349,7 +350,7 @@ class ReplicationDesk:
             leader = hosted.replica.leader if hosted.replica is not None else None
             if leader is None:
                 continue
-            proposal = leader.propose(HostedLog(hosted.log), REPLICA_LAG_MS_DEFAULT, now_ms)
+            proposal = leader.propose(HostedLog(hosted.log), REPLICA_LAG_MS_DEFAULT, now_ms, self._lives)
             if proposal is None and now_ms - self._proposed_ms.get(partition, 0) >= PROPOSE_AGAIN_MS:
                 proposal = leader.pending
             if proposal is not None:
@@ -363,6 +364,10 @@ class ReplicationDesk:
                 api_key=NodeApi.ALTER_ISR, partition=0, correlation=self._shard, body_bytes=len(body)
             )
             self.controller.send(header + body)
+
+    def _lives(self, node: int, node_epoch: int) -> bool:
+        broker = self._hosting.image.brokers.get(node)
+        return broker is not None and not broker.fenced and broker.broker_epoch == node_epoch
 
     def _change(self, proposal: IsrProposal) -> IsrChange:
         """Who is in sync and was not heard of in this epoch is named as the metadata knows it: it only stays."""
@@ -378,8 +383,10 @@ class ReplicationDesk:
         for state in reply.partitions:
             hosted = self._leading.get(state.partition)
             leader = hosted.replica.leader if hosted is not None and hosted.replica is not None else None
-            if state.error and leader is not None and leader.pending is not None:
-                leader.refused(leader.pending)
+            if hosted is None or leader is None or leader.pending is None or not state.error:
+                continue
+            if leader.refused(leader.pending, HostedLog(hosted.log)):
+                self._advanced(hosted)
 
     @property
     def next_due_ms(self) -> int | None:

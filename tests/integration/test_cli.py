@@ -268,7 +268,12 @@ def test_a_node_is_started_looked_at_and_stopped(tmp_path):
         assert "Nothing is wrong." in run("status").stdout
         assert 'ringlog_up{role="shard",index="0"} 1' in run("metrics").stdout
         address = ready["endpoints"][0]
-        assert run("status", "--bootstrap", address, "--json").returncode == ExitCode.OK
+        with ringlog.Producer(bootstrap=address) as producer:
+            producer.produce("warm", b"x", partition=2).result(WITHIN_S)
+        named = run("status", "--bootstrap", address, "--json")
+        assert named.returncode == ExitCode.OK
+        hottest = json.loads(named.stdout)["hottest"]
+        assert (hottest[0]["topic"], hottest[0]["index"]) == ("warm", 2)
         other = run("stop", "--bootstrap", "127.0.0.1:1")
         assert other.returncode == ExitCode.REFUSED and f"listens on {address}" in other.stderr
         second = run("start")

@@ -26,7 +26,10 @@ WITHIN_S = 30.0
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    with ClusterTrial(tmp_path_factory.mktemp("cluster"), partitions=PARTITIONS) as trial:
+    trial = ClusterTrial(tmp_path_factory.mktemp("cluster"), partitions=PARTITIONS)
+    for node_id, node in trial.nodes.items():
+        node._options += ("--rack", f"rack-{node_id}")
+    with trial:
         yield trial
 
 
@@ -154,6 +157,24 @@ def test_a_group_goes_on_where_it_was_when_the_node_that_keeps_it_dies(whole, to
         }
         assert admin.describe_group(group).lag == 0
         assert group in [one.group_id for one in admin.list_groups()]
+
+
+def test_a_consumer_reads_from_a_follower_in_its_rack_and_from_the_leader_when_that_dies(whole, topic):
+    leader = whole.leader_of(0, topic)
+    near = next(node_id for node_id in whole.nodes if node_id != leader)
+    with Producer(whole.bootstrap) as producer:
+        for number in range(20):
+            producer.produce(topic, str(number), partition=0).result(stretched(WITHIN_S))
+        settings = {"client_rack": f"rack-{near}", "fetch_max_wait_ms": 20_000}
+        with Consumer(whole.nodes[near].bootstrap, **settings) as consumer:
+            consumer.assign([(topic, 0, 0)])
+            first = read_all(consumer, 19)[0]
+            assert first == list(range(len(first))), "a follower hears of the last commit a little later"
+            links = consumer._connection._loop._links
+            assert {link.node for link in links._all} == {near}, "the leader was not asked"
+            whole.nodes[near].kill_all()
+            producer.produce(topic, "20", partition=0).result(stretched(WITHIN_S))
+            assert read_all(consumer, 21 - len(first)) == {0: list(range(len(first), 21))}
 
 
 def run(cluster: ClusterTrial, *words: object):

@@ -173,16 +173,17 @@ def test_a_partition_is_described(client, partition):
 
 def test_metadata_says_where_everything_is(client, node):
     client.ask(wire.CREATE_TOPIC, ["wide", 4])
-    cluster, node_id, version, endpoints, host, frame_max, topics, defaults = client.ask(
+    cluster, node_id, version, endpoints, host, frame_max, topics, defaults, brokers, controller = client.ask(
         wire.METADATA, [["wide", "no-such"]]
     )
-    assert defaults == {}
+    assert (defaults, brokers, controller) == ({}, [], -1)
     assert cluster and node_id == 1 and version > 0 and frame_max == bound("FRAME_BYTES_MAX")
     assert endpoints == node.info.endpoints
     assert host.count(":") == 2
     wide, missing = topics
     assert [index for index, *_ in wide[3]] == [0, 1, 2, 3]
-    assert {lane for _, _, lane, _ in wide[3]} == {0, 1}
+    assert {lane for _, _, lane, *_ in wide[3]} == {0, 1}
+    assert all(rest == [1, 0, [], []] for _, _, _, *rest in wide[3])
     assert missing == ["no-such", "UNKNOWN_TOPIC", -1, [], {}]
 
 
@@ -199,7 +200,7 @@ def test_ipc_is_spoken_as_tcp_is(node):
 
 
 def test_a_topic_is_created_by_metadata_that_asks_for_it(client):
-    (_, partition, _, _), *_ = client.partitions("wished-for", create=True)
+    (_, partition, *_), *_ = client.partitions("wished-for", create=True)
     assert client.produce(partition, make_batch([b"x"], timestamp=1))[0] == 0
 
 

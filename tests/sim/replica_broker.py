@@ -159,9 +159,10 @@ class SimBroker:
                 self.node_epoch = message.node_epoch
                 self._beat_once()
         elif isinstance(message, ProposalRefused):
-            leader = self.hosted[message.proposal.partition].replica.leader
-            if leader is not None:
-                leader.refused(message.proposal)
+            hosted = self.hosted[message.proposal.partition]
+            leader = hosted.replica.leader
+            if leader is not None and leader.refused(message.proposal, hosted.log):
+                self._committed([message.proposal.partition])
         elif isinstance(message, NotRegistered):
             assert message.node_epoch != self.node_epoch, "nobody else has this node's epoch"
 
@@ -291,6 +292,7 @@ class SimBroker:
             head = ReplicaFetched(plan.fetch.session, plan.fetch.sequence, plan.lost, parts)
             self.machine.send(plan.fetch.node, Fetched(head, tuple(batches)))
             self._watcher.moved(sum(part.nbytes for part in parts))
+            self._committed(list(plan.moved))
 
     def _part(self, entry: Entry, node: int) -> tuple[Part, list[SimBatch]]:
         want, verdict = entry

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -33,18 +34,23 @@ READY_WITHIN_S = 15.0
 """Three nodes that start at once on two cores, elect a controller and register."""
 IN_SYNC_WITHIN_S = 15.0
 """Until a node that came back holds all that it missed, and the controller has taken it in."""
+_given: set[int] = set()
+"""Ports that were free, and are given away: a node may not be there yet."""
 
 
 def free_ports() -> int:
-    """A TCP port that is free together with the next one."""
+    """A TCP port that is free together with the next one, and was not given before. None that the system gives to those
+    who connect: a node that is started again must find its own free."""
     while True:
+        port = random.SystemRandom().randrange(15_000, 32_000, 2)
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
             try:
+                first.bind(("127.0.0.1", port))
                 second.bind(("127.0.0.1", port + 1))
             except OSError:
                 continue
+        if port not in _given:
+            _given.add(port)
             return port
 
 
@@ -61,6 +67,7 @@ class ClusterNode(NodeProcess):
             log_path=str(directory / f"node-{node_id}.log"),
             options=("--node-id", str(node_id), "--cluster", members, "--no-pin", *options),
         )
+        self.port = free_ports()
 
     @property
     def is_running(self) -> bool:
@@ -232,6 +239,9 @@ class ClusterTrial:
             return False
 
         wait_for(f"topic {name}", created, stretched(READY_WITHIN_S), every_s=0.1)
+        for node_id in self.nodes:  # others may hear of it a moment later
+            others = [other for other in self.nodes if other != node_id]
+            wait_for(f"{name} at node {node_id}", lambda: self.topic(name, avoid=others), stretched(5))  # noqa: B023
         self.wait_in_sync(name)
 
     # -- load and judges -------------------------------------------------------------------------------------------

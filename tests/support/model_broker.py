@@ -77,7 +77,8 @@ class ModelBroker:
 
     def _replicated(self, i: int, leader: int, epoch: int) -> PartitionMetadata:
         everyone = list(range(1, self._nodes + 1))
-        return PartitionMetadata(i, self.first_id + i, 256 * leader, leader, epoch, everyone, everyone)
+        lanes = [256 * node for node in everyone]
+        return PartitionMetadata(i, self.first_id + i, 256 * leader, leader, epoch, everyone, everyone, lanes)
 
     def lead(self, partition: int, node: int) -> None:
         """Let another node lead; -1: nobody."""

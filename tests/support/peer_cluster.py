@@ -123,7 +123,7 @@ class PeerCluster(ShardCluster):
 
     def _brokers(self) -> list[MetadataRecord]:
         return [
-            Broker(node, epoch, f"{node}.{epoch}", "d", (), self.endpoints[node])
+            Broker(node, epoch, f"{node}.{epoch}", "d", (), self.endpoints[node], fenced=node in self.fenced)
             for node, epoch in self.epochs.items()
         ]
 

@@ -33,6 +33,7 @@ class ShardCluster:
         self.controllers: dict[int, FakeOutlet] = {}
         self.cut: set[int] = set()
         """Nodes that nobody hears, and that hear nobody."""
+        self.fenced: set[int] = set()
         self.epochs = dict.fromkeys(NODES, 0)
         self.asked: list[AlterIsrRequest] = []
         settings = {key.replace("_", "."): value for key, value in config.items()}
@@ -65,7 +66,10 @@ class ShardCluster:
         del self.worlds[node]
 
     def _brokers(self) -> list[MetadataRecord]:
-        return [Broker(node, epoch, f"{node}.{epoch}", "d", (), "") for node, epoch in self.epochs.items()]
+        return [
+            Broker(node, epoch, f"{node}.{epoch}", "d", (), "", fenced=node in self.fenced)
+            for node, epoch in self.epochs.items()
+        ]
 
     # -- the controller ----------------------------------------------------------------------------------------
 
@@ -79,6 +83,13 @@ class ShardCluster:
         """Nodes, or all, hear how the partition stands, though nothing changed."""
         for node in nodes or tuple(self.worlds):
             self.worlds[node].delta(self.record)
+
+    def fence(self, node: int) -> None:
+        """A node fell silent: it leaves the in-sync replicas."""
+        self.fenced.add(node)
+        for world in self.worlds.values():
+            world.delta(*self._brokers())
+        self.tell(isr=tuple(member for member in self.record.isr if member != node))
 
     def elect(self, node: int, *told: int, isr: tuple[int, ...] | None = None) -> None:
         isr = isr if isr is not None else self.record.isr

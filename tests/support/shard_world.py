@@ -174,11 +174,12 @@ class ShardWorld:
         bytes_min: int = 1,
         bytes_max: int = 8 * MIB,
         forget: tuple[int, ...] = (),
+        follower: bool = False,
         client: int = 7,
         outlet: FakeOutlet | None = None,
     ) -> int:
         partitions = [FetchPartition(want[0], want[1], want[2] if len(want) > 2 else MIB) for want in wants]
-        request = FetchRequest(session, wait_ms, bytes_min, bytes_max, partitions, list(forget))
+        request = FetchRequest(session, wait_ms, bytes_min, bytes_max, partitions, list(forget), follower)
         return self.send(Api.FETCH, request, session=client, outlet=outlet)
 
     # -- what happens ------------------------------------------------------------------------------------------

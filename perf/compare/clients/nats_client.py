@@ -11,8 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perf.compare.clients.api import Look, PacedProducer, Place, Reader, Timed, stamps_of
-from perf.compare.clients.pipeline import RECEIVE_BYTES, Pipeline, connect
+from perf.compare.clients.api import Place, Timed
+from perf.compare.clients.pipeline import (
+    Pipeline,
+    SocketReader,
+    StepProducer,
+    connect,
+    received,
+    rows_between,
+)
 from perf.compare.model import Durability
 from perf.compare.payload import Payload
 from perf.peers.settings import NATS_ACKS_AHEAD
@@ -58,7 +65,7 @@ def login(address: str) -> socket.socket:
     connection.sendall(CONNECT)
     said = b""
     while b"PONG\r\n" not in said:
-        said += connection.recv(RECEIVE_BYTES)
+        said += received(connection)
     return connection
 
 
@@ -69,7 +76,7 @@ def request(connection: socket.socket, subject: str, body: bytes) -> dict[str, A
     )
     messages = Messages()
     while True:
-        for line, said in messages.feed(connection.recv(RECEIVE_BYTES)):
+        for line, said in messages.feed(received(connection)):
             if line.startswith(b"MSG _ask "):
                 answer: dict[str, Any] = json.loads(said)
                 if "error" in answer:
@@ -83,16 +90,11 @@ def publishes(subject: str, reply: str, values: npt.NDArray[np.uint8]) -> bytes:
     >>> publishes("s.0", "_in", np.array([[97, 98]], dtype=np.uint8))
     b'PUB s.0 _in 2\\r\\nab\\r\\n'
     """
-    count, record_bytes = values.shape
-    head = f"PUB {subject} {reply + ' ' if reply else ''}{record_bytes}\r\n".encode()
-    row = np.empty((count, len(head) + record_bytes + 2), dtype=np.uint8)
-    row[:, : len(head)] = np.frombuffer(head, dtype=np.uint8)
-    row[:, len(head) : -2] = values
-    row[:, -2:] = np.frombuffer(b"\r\n", dtype=np.uint8)
-    return row.tobytes()
+    head = f"PUB {subject} {reply + ' ' if reply else ''}{values.shape[1]}\r\n".encode()
+    return rows_between(head, values, b"\r\n")
 
 
-class NatsProducer(PacedProducer):
+class NatsProducer(StepProducer):
     """Bursts go round the partitions; acks are counted, an error among them raises."""
 
     def __init__(self, place: Place) -> None:
@@ -120,17 +122,11 @@ class NatsProducer(PacedProducer):
         return acks
 
     def produce(self, payload: Payload, records: int) -> Timed:
-        pool, step = payload.pool, min(BURST_RECORDS, len(payload.pool))
         began = time.perf_counter()
-        sent = 0
-        while sent < records:
-            at = sent % len(pool)
-            values = pool[at : at + min(step, records - sent)]
-            self.send(values)
-            sent += len(values)
-        self.finish()
-        if self._silent:
-            self._wait_stored(records)
+        done = self.steps(payload, records, BURST_RECORDS)
+        if not self._silent:
+            return done
+        self._wait_stored(records)
         return Timed(records, time.perf_counter() - began)
 
     def send(self, values: npt.NDArray[np.uint8]) -> None:
@@ -165,7 +161,7 @@ class NatsProducer(PacedProducer):
             self._connection.close()
 
 
-class NatsConsumer(Reader):
+class NatsConsumer(SocketReader):
     """A pull consumer without acks for each stream, asked for more before it runs dry."""
 
     def __init__(self, place: Place) -> None:
@@ -195,12 +191,10 @@ class NatsConsumer(Reader):
         )
         self._asked[number] += PULL_RECORDS
 
-    def _arrived(self) -> list[bytes]:
-        data = self._connection.recv(RECEIVE_BYTES)
-        if not data:
-            raise ConnectionError("nats has closed the connection")
+    def arrived(self, timeout_s: float) -> list[list[bytes]]:
+        self._connection.settimeout(timeout_s)
         values: list[bytes] = []
-        for line, body in self._messages.feed(data):
+        for line, body in self._messages.feed(received(self._connection)):
             if line.startswith(b"MSG "):
                 values.append(body)
                 # Records keep their subject, whose last word is the partition; a word of the server has ours.
@@ -214,23 +208,7 @@ class NatsConsumer(Reader):
                 self._ask(number)
             elif line == b"PING":
                 self._connection.sendall(b"PONG\r\n")
-        return values
-
-    def read(self, records: int, look: Look | None) -> Timed:
-        began, read = time.perf_counter(), 0
-        while read < records:
-            values = self._arrived()
-            read += len(values)
-            if look is not None:
-                look(values)
-        return Timed(read, time.perf_counter() - began)
-
-    def receive_stamps(self, timeout_s: float) -> npt.NDArray[np.int64]:
-        self._connection.settimeout(timeout_s)
-        try:
-            return stamps_of(self._arrived())
-        except TimeoutError:
-            return stamps_of([])
+        return [values]
 
     def close(self) -> None:
         self._connection.close()

@@ -8,8 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from perf.compare.clients.api import Look, PacedProducer, Place, Reader, Timed, stamps_of
-from perf.compare.clients.pipeline import PATIENCE_S, RECEIVE_BYTES, Pipeline, connect
+from perf.compare.clients.api import Look, Place, Reader, Timed, stamps_of
+from perf.compare.clients.pipeline import (
+    NO_WINDOW,
+    PATIENCE_S,
+    Pipeline,
+    StepProducer,
+    connect,
+    received,
+    rows_between,
+)
 from perf.compare.model import Durability
 from perf.compare.payload import Payload
 from perf.peers.settings import REDIS_PIPELINE_BYTES
@@ -38,16 +46,11 @@ def additions(key: str, values: npt.NDArray[np.uint8]) -> bytes:
     >>> additions("k", np.array([[97, 98]], dtype=np.uint8)) == command("XADD", "k", "*", "v", b"ab")
     True
     """
-    count, record_bytes = values.shape
-    head = command("XADD", key, "*", "v", b"").removesuffix(b"$0\r\n\r\n") + b"$%d\r\n" % record_bytes
-    row = np.empty((count, len(head) + record_bytes + 2), dtype=np.uint8)
-    row[:, : len(head)] = np.frombuffer(head, dtype=np.uint8)
-    row[:, len(head) : -2] = values
-    row[:, -2:] = np.frombuffer(b"\r\n", dtype=np.uint8)
-    return row.tobytes()
+    head = command("XADD", key, "*", "v", b"").removesuffix(b"$0\r\n\r\n") + b"$%d\r\n" % values.shape[1]
+    return rows_between(head, values, b"\r\n")
 
 
-class RedisProducer(PacedProducer):
+class RedisProducer(StepProducer):
     """Pipelines go round the partitions, a few of them ahead of their answers."""
 
     def __init__(self, place: Place) -> None:
@@ -60,7 +63,7 @@ class RedisProducer(PacedProducer):
         if self._silent:
             connection.sendall(command("CLIENT", "REPLY", "OFF"))
         self._connection = connection
-        self._pipeline: Pipeline | None = None
+        self._pipeline = None if self._silent else Pipeline(connection, self._count, NO_WINDOW)
         self._next = 0
 
     def _count(self, data: bytes) -> int:
@@ -75,40 +78,27 @@ class RedisProducer(PacedProducer):
         return answers
 
     def produce(self, payload: Payload, records: int) -> Timed:
-        pool = payload.pool
-        step = max(min(REDIS_PIPELINE_BYTES // payload.record_bytes, len(pool)), 1)
-        window = step * PIPELINES_AHEAD
-        began = time.perf_counter()
-        sent = 0
-        while sent < records:
-            at = sent % len(pool)
-            values = pool[at : at + min(step, records - sent)]
-            self._put(values, window)
-            sent += len(values)
-        self.finish()
-        return Timed(records, time.perf_counter() - began)
+        step = max(REDIS_PIPELINE_BYTES // payload.record_bytes, 1)
+        if self._pipeline is not None:
+            self._pipeline.window = step * PIPELINES_AHEAD
+        return self.steps(payload, records, step)
 
-    def _put(self, values: npt.NDArray[np.uint8], window: int) -> None:
+    def send(self, values: npt.NDArray[np.uint8]) -> None:
         key = f"{self._place.topic}-{self._next % self._place.partitions}"
         self._next += 1
         data = additions(key, values)
-        if self._silent:
-            self._connection.sendall(data)
-            return
         if self._pipeline is None:
-            self._pipeline = Pipeline(self._connection, self._count, window)
-        self._pipeline.send(data, len(values))
-
-    def send(self, values: npt.NDArray[np.uint8]) -> None:
-        self._put(values, 1 << 30)
+            self._connection.sendall(data)
+        else:
+            self._pipeline.send(data, len(values))
 
     def finish(self) -> None:
         """Where nobody answers, an answer is asked for at the end: commands of a connection go in order."""
         if self._pipeline is not None:
             self._pipeline.finish()
-        elif self._silent:
+        else:
             self._connection.sendall(command("CLIENT", "REPLY", "ON"))
-            while not self._count(self._connection.recv(RECEIVE_BYTES)):
+            while not self._count(received(self._connection)):
                 continue
             self._connection.sendall(command("CLIENT", "REPLY", "OFF"))
 
@@ -133,10 +123,7 @@ class RedisConsumer(Reader):
         import hiredis
 
         while (answer := self._reader.gets()) is False:
-            data = self._connection.recv(RECEIVE_BYTES)
-            if not data:
-                raise ConnectionError("redis has closed the connection")
-            self._reader.feed(data)
+            self._reader.feed(received(self._connection))
         if isinstance(answer, hiredis.ReplyError):
             raise ValueError(f"redis refused: {answer}")
         return answer

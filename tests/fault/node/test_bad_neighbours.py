@@ -10,6 +10,10 @@ from contextlib import ExitStack
 
 import pytest
 
+from ringlog.limits import CLIENT_REPLY_BYTES_MAX, HELD_FETCHES_MAX, KIB, MIB
+from ringlog.net.framing import Api
+from ringlog.net.messages import FetchPartition, FetchRequest, encode_body
+from tests.support import bad_frames
 from tests.support.amounts import amount
 from tests.support.patience import stretched
 from tests.support.trial import TOPIC, Trial
@@ -20,6 +24,7 @@ NOISE_S = 0.010
 """What a busy test machine adds to one p99 by itself; doubling is judged above it."""
 TRIES = 3
 SETTLE_S = 0.5
+DEAF_CLIENTS = 2
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +72,38 @@ def test_a_client_that_misbehaves_at_most_doubles_the_p99_of_others(shared_trial
             finally:
                 bad.kill()
         return found
+
+    processes = shared_trial.node.processes()
+    expect_no_more_than_double(shared_trial, measure)
+    assert shared_trial.node.processes() == processes
+
+
+def test_a_client_that_never_reads_at_most_doubles_the_p99_of_others_and_has_bounded_memory(
+    shared_trial: Trial, victim: int
+):
+    with shared_trial.client() as client:
+        for _ in range(8):
+            client.produce(victim, [bytes(512 * KIB)])
+    fetch = FetchRequest(0, 0, 1, 4 * MIB, [FetchPartition(victim, 0, 4 * MIB)])
+
+    def measure() -> float:
+        before = shared_trial.node.resident_bytes()
+        with ExitStack() as stack:
+            deaf = [stack.enter_context(ZmtpPeer(shared_trial.node.port)) for _ in range(DEAF_CLIENTS)]
+            for number in range(2 * CLIENT_REPLY_BYTES_MAX // (4 * MIB) + HELD_FETCHES_MAX):
+                for peer in deaf:
+                    request = bad_frames.frame(
+                        Api.FETCH, encode_body(fetch), partition=victim, correlation=1 + number
+                    )
+                    peer.message(request)
+            found = p99_s(shared_trial)
+            after = shared_trial.node.resident_bytes()
+            grown = max(after[pid] - before[pid] for pid in before)
+            bound = DEAF_CLIENTS * (
+                2 * CLIENT_REPLY_BYTES_MAX + 16 * MIB
+            )  # what was asked for at once is served
+            assert grown < bound, f"{grown} bytes for deaf clients"
+            return found
 
     processes = shared_trial.node.processes()
     expect_no_more_than_double(shared_trial, measure)

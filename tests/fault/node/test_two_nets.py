@@ -45,7 +45,7 @@ def test_clients_spread_over_the_network_processes(two_nets: Trial, through: str
         port = trial.node.port
         bootstrap = trial.node.bootstrap
         if through == "tcp":  # as from another host, where no socket in a directory is offered
-            monkeypatch.setattr("ringlog.client.loop.host_id", lambda: "another")
+            monkeypatch.setattr("ringlog.client.link.host_id", lambda: "another")
             bootstrap += f",127.0.0.1:{port + 1}"
         for _ in range(CLIENTS):
             admin = stack.enter_context(ringlog.Admin(bootstrap=bootstrap))

@@ -181,6 +181,55 @@ def test_while_nobody_leads_the_metadata_are_asked_for_again_and_nothing_else():
     assert rig.poll() == [value_of(0, 1)]
 
 
+def test_a_follower_in_the_clients_rack_is_read_from():
+    broker = ModelBroker(partitions=3, nodes=3)
+    rig = Rig(broker)
+    rig.fetcher.near_nodes = frozenset({2})
+    rig.assign(0, 1, 2, at=0)
+    asked = [(ask.node, request.follower, ask.to_leader) for ask, request in rig.fetches()]
+    assert sorted(asked) == [(2, False, True), (2, True, False)], (
+        "node 2 leads one of them, and follows the others"
+    )
+
+
+@pytest.mark.parametrize("error", [NodeUnavailable("x"), NotLeader("x"), OffsetOutOfRange("x")])
+def test_when_a_follower_cannot_help_the_leader_is_asked_at_once_and_nothing_is_reset(error):
+    broker = ModelBroker(nodes=3)
+    broker.append(0, 5)
+    rig = Rig(broker, auto_offset_reset="latest")
+    rig.fetcher.near_nodes = frozenset({3})
+    rig.assign(0, at=2)
+    ((ask, _),) = rig.fetches()
+    assert ask.node == 3
+    if isinstance(error, OffsetOutOfRange):
+        broker.errors[0] = error
+        rig.deliver(ask)
+        broker.errors.clear()
+    else:
+        ask.failed(error, rig.now)
+    ((ask, request),) = rig.fetches()
+    assert (ask.node, request.follower) == (1, False)
+    rig.deliver(ask)
+    assert rig.poll() == [value_of(0, i) for i in range(2, 5)]
+    ((ask, request),) = rig.fetches()
+    assert (ask.node, request.follower) == (3, True), "the follower is tried again"
+
+
+def test_at_the_quiet_end_of_a_log_the_leader_is_asked_every_other_time():
+    """A follower may have records of which it does not know yet that they are committed."""
+    broker = ModelBroker(nodes=3)
+    rig = Rig(broker)
+    rig.fetcher.near_nodes = frozenset({2})
+    rig.assign(0, at=0)
+    asked = []
+    for _ in range(4):
+        ((ask, _),) = rig.fetches()
+        asked.append(ask.node)
+        rig.now += 0.6
+        ask.answered(memoryview(broker.whole_reply(ask.api, ask.body)), rig.now)
+    assert asked == [2, 1, 2, 1]
+
+
 def test_a_topic_that_was_made_anew_is_read_from_where_the_setting_says():
     broker = ModelBroker()
     broker.append(0, 5)

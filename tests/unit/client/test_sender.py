@@ -25,6 +25,7 @@ from ringlog.errors import (
     NodeUnavailable,
     OutOfOrderSequence,
     Overloaded,
+    PartitionBusy,
     RequestTimeout,
     RinglogError,
 )
@@ -362,3 +363,37 @@ def test_records_without_a_key_go_round_the_partitions_also_when_batches_are_sma
         accumulator.close(topic.queues[used[-1]])  # as linger 0 does
     assert {used.count(index) for index in range(3)} == {10}
     assert max(sum(1 for _ in same) for _, same in itertools.groupby(used)) < 5
+
+
+def _sent_without_acks(simulation: Simulation) -> tuple[RecordFuture, list]:
+    record = (b"loose", None, 0, None)
+    future = simulation.accumulator.append(simulation.topic, simulation.queue, record, Acks.NONE, 0.0)
+    assert future is not None
+    return future, simulation.sender.step(1.0)
+
+
+def test_a_batch_with_acks_0_is_done_when_it_leaves_and_takes_its_place_until_it_is_received():
+    simulation = Simulation(1, linger_ms=0)
+    future, [(queue, batch)] = _sent_without_acks(simulation)
+    simulation.sender.let_go(batch)
+    assert future.result(0).durability == "none"
+    assert queue.in_flight == [batch]
+    assert simulation.accumulator.unfinished
+    simulation.sender.on_reply(queue, batch, ProduceReply(0, -1, 0, 0))
+    assert not queue.in_flight
+    assert not simulation.accumulator.unfinished
+    assert future.result(0).offset == -1
+
+
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [(PartitionBusy("behind"), True), (Overloaded("behind"), True), (NodeUnavailable("lost"), False)],
+)
+def test_a_batch_with_acks_0_goes_again_only_when_it_certainly_was_not_taken(error, again):
+    simulation = Simulation(1, linger_ms=0)
+    future, [(queue, batch)] = _sent_without_acks(simulation)
+    simulation.sender.let_go(batch)
+    simulation.sender.on_error(queue, batch, error, 1.0)
+    assert [send.batch for send in simulation.sender.step(100.0)] == ([batch] if again else [])
+    assert bool(simulation.accumulator.unfinished) is again
+    assert future.exception(0) is None, "nobody is told"

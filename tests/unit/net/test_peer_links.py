@@ -56,6 +56,7 @@ def test_a_process_that_died_is_missed_at_once_and_met_again(
         return first.lost == lost
 
     wait_for("the broken connection", lambda: sees({2}), stretched(WITHIN_S))
+    # The event may come a moment before the socket lets go of the connection.
     wait_for("nobody to send to", lambda: not first.send(2, "raft", b"to nobody"), stretched(WITHIN_S))
     again = PeerLinks(2, endpoints)
     try:

@@ -107,13 +107,6 @@ def test_a_body_of_several_buffers_is_one_frame():
     assert frame[HEADER_BYTES:] == b"onetwo"
 
 
-def test_a_request_without_a_reply_is_not_kept():
-    session = Session()
-    send(session, request(expects_reply=False))
-    assert len(session) == 0
-    assert session.next_deadline_s() is None
-
-
 def test_a_frame_that_is_none_is_refused():
     with pytest.raises(CorruptFrame):
         Session().match(b"short")

@@ -226,3 +226,20 @@ def test_a_fetch_names_a_bounded_number_of_partitions_and_the_next_one_the_rest(
     assert [want.partition for want in first.wants] == [0, 1]
     assert [want.partition for want in second.wants] == [2]
     assert fetcher.next_fetch(0, ROOM) is None
+
+
+def test_a_position_that_came_before_its_leader_took_office_counts_when_it_is_looked_at_again():
+    leader, desk, follower, fetcher = pair()
+    for side in (leader, follower):
+        side.logs[1].append(1, 5)
+        side.logs[1].flush()
+    follower.follow(leader_epoch=2)
+    for p, replica in follower.replicas.items():
+        fetcher.add(replica, follower.logs[p])
+    (plan,), moved = desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
+    assert moved == [] and {type(entry.verdict).__name__ for entry in plan.entries} == {"UnknownLeaderEpoch"}
+    fetcher.take(answer(plan))  # all are asked for again, a little later
+    leader.follow(leader_epoch=2)
+    assert desk.grown(1, 1) == [], "nobody waits"
+    (plan,), moved = desk.fetch("net", fetcher.next_fetch(2, ROOM), 2)
+    assert (moved, plan.moved, leader.replicas[1].high_watermark) == ([], (1,), 5)

@@ -191,9 +191,9 @@ def test_one_proposal_is_under_way_until_it_is_refused_or_the_partition_changes(
     fetch(role, log, 3, want(10))
     first = role.propose(log, LAG_MS, 0)
     assert first is not None and role.propose(log, LAG_MS, 0) is None and role.pending == first
-    role.refused(first._replace(partition_epoch=9))
+    role.refused(first._replace(partition_epoch=9), log)
     assert role.pending == first, "a refusal of another one"
-    role.refused(first)
+    role.refused(first, log)
     assert role.propose(log, LAG_MS, 0) == first
     role.changed(VIEW._replace(isr=(1, 2), partition_epoch=11), log, 0)
     again = role.propose(log, LAG_MS, 0)
@@ -223,3 +223,28 @@ def test_a_replica_that_moved_away_is_forgotten_and_a_new_one_begins_with_nothin
 def test_nobody_leads_who_was_not_elected(wrong):
     with pytest.raises(InvariantBroken):
         leader(view=VIEW._replace(**wrong))
+
+
+def test_when_a_proposal_is_refused_commits_wait_no_more_for_who_was_proposed():
+    role, log = leader(view=VIEW._replace(isr=(1, 2)))
+    fetch(role, log, 3, want(10))
+    proposal = role.propose(log, LAG_MS, 0)
+    log.append(5, 5)
+    log.flush()
+    fetch(role, log, 2, want(15, last_epoch=5))
+    assert role.high_watermark == 10
+    assert role.refused(proposal, log)
+    assert role.high_watermark == 15
+
+
+def test_who_is_not_there_any_more_is_not_proposed():
+    role, log = leader(view=VIEW._replace(isr=(1, 2)))
+    fetch(role, log, 3, want(10))
+    asked = []
+
+    def lives(node: int, node_epoch: int) -> bool:
+        asked.append((node, node_epoch))
+        return False
+
+    assert role.propose(log, LAG_MS, 0, lives) is None
+    assert asked == [(3, 300)]

@@ -149,6 +149,22 @@ def test_acks_0_is_never_answered(world):
     assert (world.net.replies, world.log().readable_offset) == ([], 1)
 
 
+def test_acks_3_is_answered_when_the_batch_is_in_memory(world):
+    world.produce(b"a", acks=Acks.RECEIVED)
+    (reply,) = world.net.take()
+    assert (reply.produced.base_offset, reply.produced.durability) == (0, Durability.RECEIVED)
+    assert world.log().written_offset == 0
+    world.settle()
+    assert (world.net.replies, world.log().readable_offset) == ([], 1)
+
+
+def test_acks_3_is_told_when_there_is_no_room(world, monkeypatch):
+    monkeypatch.setattr("ringlog.log.admission.PENDING_BYTES_PER_PARTITION_MAX", 10)
+    world.produce(b"a", acks=Acks.RECEIVED)
+    (reply,) = world.net.take()
+    assert (reply.error.code, reply.error.retriable) == ("PARTITION_BUSY", True)
+
+
 def test_acks_0_is_not_answered_when_refused_either(world):
     world.send(Api.PRODUCE, b"rubbish", flags=Acks.NONE)
     world.produce(b"a", partition=99, acks=Acks.NONE)
@@ -277,12 +293,4 @@ def test_attributes_that_are_not_a_clients_to_set_are_refused(world, bit):
     world.settle()
     (reply,) = world.net.take()
     assert reply.error.code in (InvalidRequest.code, CorruptBatch.code)
-    assert world.log().next_offset == 0
-
-
-def test_an_unknown_kind_of_acknowledgement_is_refused(world):
-    world.send(Api.PRODUCE, bytes(batch_of(b"a")), flags=3)
-    world.settle()
-    (reply,) = world.net.take()
-    assert reply.error.code == InvalidRequest.code
     assert world.log().next_offset == 0

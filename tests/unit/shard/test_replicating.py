@@ -44,11 +44,11 @@ def acked(cluster: ShardCluster, node: int) -> list[int]:
     return found
 
 
-def read(cluster: ShardCluster, node: int, offset: int = 0):
+def read(cluster: ShardCluster, node: int, offset: int = 0, *, follower: bool = False):
     """What a consumer gets there."""
     world = cluster.worlds[node]
     world.net.take()
-    world.fetch((PARTITION, offset))
+    world.fetch((PARTITION, offset), follower=follower)
     world.settle(5)
     _, rows = world.only_fetched()
     return rows[PARTITION]
@@ -105,6 +105,47 @@ def test_who_does_not_lead_sends_clients_elsewhere():
     (reply,) = replies(cluster, 2)
     assert reply.error.code == "NOT_LEADER" and reply.error.retriable
     assert read(cluster, 2).error != 0
+
+
+def test_a_follower_serves_those_who_ask_for_it_up_to_what_it_knows_to_be_committed():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a")
+    cluster.run()
+    cluster.cut.add(3)
+    produce(cluster, 1, b"b")
+    cluster.run()
+    row = read(cluster, 2, follower=True)
+    assert (row.error, row.readable_offset, row.next_offset) == (0, 1, 1), "b is on node 2, and not committed"
+    assert read(cluster, 2).error == NUMBERS["NOT_LEADER"], "others are sent to the leader"
+    cluster.cut.clear()
+    cluster.run(20, after_ms=500)
+    produce(cluster, 1, b"c")
+    cluster.run()
+    assert read(cluster, 2, follower=True).next_offset == 2, "with new data it hears that b is committed"
+
+
+def test_a_follower_that_waits_for_records_is_told_when_they_are_committed():
+    cluster = ShardCluster()
+    world = cluster.worlds[3]
+    world.fetch((PARTITION, 0), follower=True, wait_ms=60_000)
+    produce(cluster, 1, b"a")
+    cluster.run()
+    produce(cluster, 1, b"b")
+    cluster.run()
+    _, rows = world.only_fetched()
+    assert rows[PARTITION].next_offset == 1
+
+
+def test_a_follower_that_is_not_in_sync_serves_nobody():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a")
+    cluster.run()
+    produce(cluster, 1, b"b")
+    cluster.run()
+    cluster.tell(isr=(1, 2))
+    assert read(cluster, 3, follower=True).error == NUMBERS["NOT_LEADER"]
+    cluster.tell(isr=(1, 2, 3))
+    assert read(cluster, 3, follower=True).next_offset == 1
 
 
 def test_a_new_leader_has_all_that_was_acknowledged_and_goes_on():
@@ -368,3 +409,32 @@ def test_a_batch_that_is_larger_than_an_answer_goes_alone():
 
     assert answered(0, *wants) == [PARTITION]
     assert answered(1) == [2]
+
+
+def test_commits_do_not_wait_for_a_node_that_was_fenced_although_it_had_kept_up():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a")
+    cluster.run()
+    assert acked(cluster, 1) == [0]
+    cluster.cut.add(3)
+    cluster.fence(3)
+    cluster.run(20, after_ms=50)
+    assert cluster.answer_proposals() == [], "it held all that is committed, and is not there any more"
+    produce(cluster, 1, b"b")
+    cluster.run()
+    assert acked(cluster, 1) == [1]
+
+
+def test_a_refused_proposal_holds_up_no_commit():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a")
+    cluster.run()
+    assert acked(cluster, 1) == [0]
+    cluster.cut.add(3)
+    cluster.tell(isr=(1, 2))
+    cluster.run(10, after_ms=50)
+    produce(cluster, 1, b"b")
+    cluster.run()
+    assert replies(cluster, 1) == [], "who was proposed counts"
+    assert (1, 2, 3) in cluster.answer_proposals(error=3)
+    assert acked(cluster, 1) == [1]

@@ -20,7 +20,7 @@ def test_a_tiny_comparison_measures_ringlog_and_whoever_is_here(tmp_path):
     arguments = [
         "--tiny",
         "--peers",
-        "redis",
+        "redis,rabbitmq",
         "--no-fetch",
         "--part",
         "throughput",
@@ -42,6 +42,9 @@ def test_a_tiny_comparison_measures_ringlog_and_whoever_is_here(tmp_path):
     redis = "produce.redis.100B.p2.x1.D2.records_per_s" in results
     assert redis == ("produce.100B.p2.x1.ringlog-D2/redis-D2" in found["ratios"])
     assert redis or "make peers" in found["skipped"]["redis"]
+    rabbitmq = "consume.rabbitmq.100B.p2.x1.D1.records_per_s" in results
+    assert rabbitmq == ("consume.100B.p2.x1.ringlog-D2/rabbitmq-D1" in found["ratios"])
+    assert rabbitmq or "make peers" in found["skipped"]["rabbitmq"]
     assert (tmp_path / "report" / "index.html").read_text().startswith("<!doctype html>")
     assert list(data.iterdir()) == []
     assert signal.getsignal(signal.SIGTERM) is handler

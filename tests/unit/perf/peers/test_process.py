@@ -8,7 +8,7 @@ import sys
 import psutil
 import pytest
 
-from perf.peers import fetch
+from perf.peers import fetch, rabbitmq
 from perf.peers.fetch import PeerUnavailable
 from perf.peers.process import cost_of, free_port, server
 
@@ -51,6 +51,9 @@ def test_nothing_is_fetched_without_leave(tmp_path, monkeypatch):
         fetch.kafka_jars(fetch=False)
     with pytest.raises(PeerUnavailable, match="`make peers` fetches it"):
         fetch.redis_binary(fetch=False)
+    monkeypatch.setattr(fetch.glob, "glob", lambda pattern: [])
+    with pytest.raises(PeerUnavailable, match="`make peers` fetches it"):
+        fetch.rabbitmq_root(fetch=False)
     assert os.listdir(tmp_path) == []
 
 
@@ -66,3 +69,13 @@ def test_a_fetch_that_fails_leaves_nothing_and_says_why_in_one_line(tmp_path, mo
         fetch.kafka_jars()
     assert str(raised.value) == "kafka could not be fetched: mvn: the registry does not answer"
     assert os.listdir(tmp_path) == ["bin"]
+
+
+def test_rabbitmq_that_was_unpacked_by_halves_is_one_clear_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("RINGLOG_PEERS_DIR", str(tmp_path))
+    monkeypatch.setattr(rabbitmq, "rabbitmq_root", lambda fetch: str(tmp_path))
+    with (
+        pytest.raises(PeerUnavailable, match="remove the directory"),
+        rabbitmq.rabbitmq(str(tmp_path / "data")),
+    ):
+        pytest.fail("the block must not run")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perf.peers import settings
+from perf.peers import rabbitmq, settings
 from perf.peers.fetch import kafka_pom
 from perf.peers.kafka import cluster_id, server_properties
 from perf.peers.settings import Setting, values_of
@@ -33,6 +33,19 @@ def test_the_broker_listens_on_loopback_only_and_keeps_its_data_where_it_is_told
     assert made["listeners"] == "PLAINTEXT://127.0.0.1:1234,CONTROLLER://127.0.0.1:1235"
     assert made["log.dirs"] == "/data/here"
     assert values_of(settings.KAFKA_BROKER).items() <= made.items()
+
+
+def test_rabbitmq_keeps_to_loopback_and_to_its_directory(tmp_path):
+    listens = [line for line in rabbitmq.server_config(1234).splitlines() if "listeners" in line]
+    assert listens == ["listeners.tcp = none", "stream.listeners.tcp.1 = 127.0.0.1:1234"]
+    told = rabbitmq.server_environment(str(tmp_path), 1235, 1236)
+    assert (
+        told["ERL_EPMD_ADDRESS"] == "127.0.0.1"
+        and "{127,0,0,1}" in told["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"]
+    )
+    assert (told["ERL_EPMD_PORT"], told["RABBITMQ_DIST_PORT"]) == ("1235", "1236")
+    places = [told["HOME"], *(value for name, value in told.items() if name.endswith(("_FILE", "_BASE")))]
+    assert len(places) == 7 and all(place.startswith(str(tmp_path)) for place in places)
 
 
 def test_a_cluster_id_never_looks_like_an_option():

@@ -1,0 +1,1 @@
+"""Measurements of a cluster of three nodes on one machine."""
