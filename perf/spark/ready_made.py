@@ -1,4 +1,4 @@
-"""The limit of the source: a data source that yields Arrow batches it has at hand, as fast as Spark takes them."""
+"""What Spark can do at best: a source that yields Arrow batches it has at hand, and a sink that drops its rows."""
 
 from __future__ import annotations
 
@@ -37,3 +37,25 @@ def ready_made(template: Any, schema: Any, batches: int, tasks: int) -> type[Dat
             return ReadyMadeReader()
 
     return ReadyMade
+
+
+def dropping() -> type[DataSource]:
+    """A data source `dropping` that can be written to: each task reads its Arrow batches, and forgets them."""
+
+    from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
+
+    class DroppingWriter(DataSourceArrowWriter):
+        def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+            for _ in iterator:
+                continue
+            return WriterCommitMessage()
+
+    class Dropping(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "dropping"
+
+        def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+            return DroppingWriter()
+
+    return Dropping

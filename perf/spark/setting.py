@@ -15,6 +15,8 @@ from ringlog.node.embedded import EmbeddedNode
 
 CORES = 2
 PARTITIONS = 4
+ARROW_ROWS = 40_000
+"""In one batch that Spark hands to a Python worker: what the guide advises for rows of 100 B."""
 
 
 class SparkBench(NamedTuple):
@@ -42,6 +44,12 @@ class SparkBench(NamedTuple):
         return self.scale.records / (time.perf_counter() - began) / 1e6
 
 
+def topic_frame(bench: SparkBench, topic: str) -> Any:
+    """A batch read of a whole topic, with all columns."""
+    reader = bench.spark.read.format("ringlog").option("bootstrap", bench.bootstrap)
+    return reader.option("bridge", "off").option("subscribe", topic).load()
+
+
 def node_bench(node: EmbeddedNode, directory: str) -> NodeBench:
     """What makes and drops topics in the node's own benchmarks; its amounts are not used here."""
     return NodeBench(QUICK, node, directory)
@@ -59,6 +67,8 @@ def session(directory: str, jars: str = "") -> Any:
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.memory", "2g")
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(ARROW_ROWS))
+        .config("spark.sql.inMemoryColumnarStorage.compressed", "false")  # it is the sink that is measured
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", os.path.join(directory, "warehouse"))
     )

@@ -14,12 +14,13 @@ _NEARER = 0.6
 def history(log: PartitionLog, now_ms: int) -> list[tuple[int, int]]:
     """(offset, ms) for a few offsets, ascending: the record there came at that time or later.
 
+    A segment knows when its first batch came. One that a crash has made forget it came after what lies before it.
     Timestamps are their producers': one that is behind those before it, or ahead of now, tells nothing.
     """
     known: list[tuple[int, int]] = []
-    after_ms = log.active.created_ms if len(log.segments) == 1 else log.segments[0].max_timestamp
+    after_ms = log.segments[0].max_timestamp
     for segment in log.segments:
-        known.append((max(segment.base_offset, log.log_start_offset), after_ms))
+        known.append((max(segment.base_offset, log.log_start_offset), segment.created_ms or after_ms))
         after_ms = max(after_ms, segment.max_timestamp)
     known += log.active.index.times.entries_after()
     rising: list[tuple[int, int]] = []

@@ -163,6 +163,7 @@ class Compaction:
             crc32c(offsets),
             crc32c(times),
             tombstones_since_ms=group.tombstones_since_ms,
+            created_ms=first.created_ms,
         )
         self._take_place(group, entry, out.index)
         yield PAUSE

@@ -216,6 +216,7 @@ class Housekeeper:
                 old.saved.index_crc,
                 old.saved.time_index_crc,
                 old.quarantined,
+                created_ms=old.created_ms,
             )
         )
         sealed.offsets, sealed.times = old.index.offsets, old.index.times

@@ -85,6 +85,11 @@ class SealedSegment:
         return self.entry.next_offset
 
     @property
+    def created_ms(self) -> int:
+        """When its first batch came; 0: nobody knows any more."""
+        return self.entry.created_ms
+
+    @property
     def position(self) -> int:
         """Its length in bytes."""
         return self.entry.bytes

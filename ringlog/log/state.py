@@ -26,6 +26,8 @@ class SealedEntry(msgspec.Struct, array_like=True, frozen=True):
     quarantined: bool = False
     tombstones_since_ms: int = 0
     """When compaction first kept records without a value here; 0: not compacted yet, or none are left."""
+    created_ms: int = 0
+    """When its first batch came, by the node's clock; 0: nobody knows any more."""
 
 
 class SavedIndexes(msgspec.Struct, array_like=True, frozen=True):

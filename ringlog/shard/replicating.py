@@ -40,7 +40,7 @@ PROPOSE_AGAIN_MS = 500
 LOOK_MS = 250
 """How often leaders look whether a follower lags."""
 FOLLOW_MEMORY_SHARE = 4
-"""Followers ask for no more than one in so many bytes of the memory that is free."""
+"""An answer to a follower takes no more than one in so many bytes of its shard's memory."""
 
 _log = logging.getLogger(__name__)
 Lane = tuple[int, int]
@@ -325,7 +325,9 @@ class ReplicationDesk:
     def _ask(self, now_ms: int) -> None:
         if self.peers is None:
             return
-        credit = min(REPLICA_FETCH_BYTES, self._store.memory_free_bytes // FOLLOW_MEMORY_SHARE)
+        # Of all memory, not of what is free: the recent tail fills it, and makes way. Where nothing can, the append
+        # says so (PARTITION_BUSY), and the partition is asked for again after a pause.
+        credit = min(REPLICA_FETCH_BYTES, self._store.memory_bytes // FOLLOW_MEMORY_SHARE)
         for lane, fetcher in self._fetchers.items():
             fetch = fetcher.next_fetch(now_ms, credit)
             if fetch is not None:

@@ -11,6 +11,7 @@ import pytest
 from perf.peers import fetch, rabbitmq
 from perf.peers.fetch import PeerUnavailable
 from perf.peers.process import cost_of, free_port, server
+from perf.peers.settings import KAFKA_VERSION
 
 LISTEN = """
 import socket, sys, time
@@ -67,7 +68,9 @@ def test_a_fetch_that_fails_leaves_nothing_and_says_why_in_one_line(tmp_path, mo
     monkeypatch.setattr(fetch, "require", lambda program, what: program)
     with pytest.raises(PeerUnavailable) as raised:
         fetch.kafka_jars()
-    assert str(raised.value) == "kafka could not be fetched: mvn: the registry does not answer"
+    assert (
+        str(raised.value) == f"kafka-{KAFKA_VERSION} could not be fetched: mvn: the registry does not answer"
+    )
     assert os.listdir(tmp_path) == ["bin"]
 
 

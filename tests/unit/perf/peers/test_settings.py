@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perf.peers import rabbitmq, settings
-from perf.peers.fetch import kafka_pom
+from perf.peers.fetch import maven_pom
 from perf.peers.kafka import cluster_id, server_properties
 from perf.peers.settings import Setting, values_of
 
@@ -53,5 +53,6 @@ def test_a_cluster_id_never_looks_like_an_option():
 
 
 def test_maven_is_asked_for_the_server_and_the_tools_of_one_version():
-    assert "<artifactId>kafka_2.13</artifactId><version>9.9</version>" in kafka_pom("9.9", "2.13")
-    assert "<artifactId>kafka-tools</artifactId><version>9.9</version>" in kafka_pom("9.9", "2.13")
+    pom = maven_pom([("g", "kafka_2.13", "9.9"), ("g", "kafka-tools", "9.9")])
+    assert "<artifactId>kafka_2.13</artifactId><version>9.9</version>" in pom
+    assert "<artifactId>kafka-tools</artifactId><version>9.9</version>" in pom
