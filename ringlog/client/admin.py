@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from ringlog.client import moving
 from ringlog.client.cluster_info import ClusterInfo, cluster_info
 from ringlog.client.commits import OffsetAndMetadata
 from ringlog.client.connection import Connection
 from ringlog.client.deleting import delete_records
 from ringlog.client.group_admin import GroupAdmin, GroupInfo, PlannedReset
-from ringlog.client.metadata import topic_error
+from ringlog.client.moving import Move
 from ringlog.client.rounds import ask_partitions
 from ringlog.client.settings import AdminSettings, settings_of
 from ringlog.client.splitting import SplitPoints, split_points
@@ -106,7 +107,7 @@ class Admin:
             # After an attempt whose answer was lost, the topic that is there may be the one it made.
             if not retried:
                 raise
-            made = self._metadata(name, timeout)
+            made = self._connection.topic_told(name, timeout_s=timeout)
             if (
                 num_partitions not in (-1, len(made.partitions))
                 or not request.config.items() <= made.config.items()
@@ -123,7 +124,7 @@ class Admin:
 
     def describe_topic(self, name: str, *, timeout: float | None = None) -> TopicInfo:
         """A topic with its settings and the state of each partition. UnknownTopic when it is not there."""
-        return self._described(self._metadata(name, timeout), timeout)
+        return self._described(self._connection.topic_told(name, timeout_s=timeout), timeout)
 
     def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
         """Remove a topic with all its records."""
@@ -253,6 +254,19 @@ class Admin:
         reply = self._connection.metadata(None, timeout_s=timeout)
         return cluster_info(reply)
 
+    def reassign(
+        self, targets: Mapping[TopicPartition, Sequence[int]], *, timeout: float | None = None
+    ) -> list[Move]:
+        """Move partitions to the nodes with these ids, the preferred leader first; no ids: call off what is under way.
+
+        It begins at once, and ends when the new replicas are in sync: `describe_cluster().moving` says which are left.
+        Each partition is judged on its own: look at `error` of what comes back."""
+        return moving.reassign(self._connection, targets, timeout)
+
+    def drain_node(self, node_id: int, *, undo: bool = False, timeout: float | None = None) -> list[Move]:
+        """Move all replicas of a node to others, and give it no new ones; `undo`: it may have some again."""
+        return moving.drain(self._connection, node_id, undo=undo, timeout_s=timeout)
+
     def topic_defaults(self, *, timeout: float | None = None) -> dict[str, str]:
         """What the node's configuration says of topics that do not say otherwise."""
         reply = self._connection.metadata([], timeout_s=timeout)
@@ -269,13 +283,6 @@ class Admin:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _metadata(self, name: str, timeout: float | None) -> TopicMetadata:
-        topic = self._connection.metadata([name], timeout_s=timeout).topics[0]
-        error = topic_error(topic)
-        if error is not None:
-            raise error
-        return topic
 
     def _learned(self, reply: TopicReply) -> TopicMetadata:
         self._connection.learn(reply)

@@ -418,6 +418,11 @@ class LogStore:
     # -- reading -----------------------------------------------------------------------------------------------
 
     @property
+    def memory_bytes(self) -> int:
+        """Of the region for buffers, in all: what is not being written is given up when there is need."""
+        return self._context.arena.total_bytes
+
+    @property
     def memory_free_bytes(self) -> int:
         """Of the region for buffers."""
         return self._context.arena.free_bytes

@@ -43,10 +43,10 @@ from ringlog.net.messages import (
     TopicReply,
     decode_body,
 )
+from ringlog.net.move_messages import DrainNodeRequest, ReassignReply, ReassignRequest
 from ringlog.node.audience import Audience
 from ringlog.node.broker_session import BrokerSession
 from ringlog.node.cluster_controller import ClusterController
-from ringlog.node.topic_settings import with_segment_bytes
 from ringlog.ring.board import Board, Links, ProcessState
 from ringlog.ring.frame import is_overdue
 from ringlog.ring.link import LinkEnd
@@ -96,7 +96,6 @@ class ClusterAgent:
         stopping: Callable[[], bool],
     ) -> None:
         self._process = process
-        self._config = config
         self._board = board
         self._links = links
         self._controller = controller
@@ -291,18 +290,21 @@ class ClusterAgent:
             case Api.CREATE_TOPIC:
                 request = decode_body(body, CreateTopicRequest)
                 if asker.session != 0:
-                    return with_segment_bytes(self._config, request)
+                    return request
                 # A network process asks for itself: a client needs it.
                 if request.name == OFFSETS_TOPIC:
                     return CreateOffsetsTopicRequest()
-                request = msgspec.structs.replace(request, replication_factor=-1)
-                return with_segment_bytes(self._config, request)
+                return msgspec.structs.replace(request, replication_factor=-1)
             case Api.DELETE_TOPIC:
                 return decode_body(body, DeleteTopicRequest)
             case Api.ALTER_TOPIC:
                 return decode_body(body, AlterTopicRequest)
             case Api.ADD_PARTITIONS:
                 return decode_body(body, AddPartitionsRequest)
+            case Api.REASSIGN:
+                return decode_body(body, ReassignRequest)
+            case Api.DRAIN_NODE:
+                return decode_body(body, DrainNodeRequest)
         raise UnsupportedVersion(f"api {asker.api_key} is not known to this node")
 
     def _ask(self, pending: _Pending) -> None:
@@ -319,7 +321,7 @@ class ClusterAgent:
                 self._again.append(pending)
             elif isinstance(reply, RinglogError):
                 self._refuse(pending.asker, reply)
-            elif isinstance(reply, TopicReply):
+            elif isinstance(reply, TopicReply | ReassignReply):
                 self._audience.reply_when_served(reply.version, pending.asker, reply)
             else:
                 pending.asker.reply_struct(reply)

@@ -21,6 +21,7 @@ from ringlog.controller.records import (
     deltas_of,
 )
 from ringlog.errors import (
+    InvalidRequest,
     PartitionBusy,
     RequestTimeout,
     RingClosed,
@@ -42,7 +43,6 @@ from ringlog.net.messages import (
 )
 from ringlog.node.audience import Audience
 from ringlog.node.metadata_log import MetadataLog
-from ringlog.node.topic_settings import with_segment_bytes
 from ringlog.ring.board import Board, Links, ProcessState
 from ringlog.ring.frame import is_overdue
 from ringlog.ring.link import LinkEnd
@@ -157,7 +157,7 @@ class ControllerAgent:
                 else:
                     outcome = commands.create_topic(
                         image,
-                        with_segment_bytes(self._config, request),
+                        request,
                         shards=shards,
                         default_partitions=self._config.default_partitions,
                     )
@@ -169,6 +169,8 @@ class ControllerAgent:
                 return commands.alter_topic(image, decode_body(body, AlterTopicRequest))
             case Api.ADD_PARTITIONS:
                 return commands.add_partitions(image, decode_body(body, AddPartitionsRequest), shards=shards)
+            case Api.REASSIGN | Api.DRAIN_NODE:
+                raise InvalidRequest("this node is by itself: there is no other one to move anything to")
         raise UnsupportedVersion(f"api {asker.api_key} is not known to this node")
 
     def _make_way(self, name: str, records: list[MetadataRecord]) -> None:

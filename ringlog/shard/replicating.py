@@ -40,7 +40,7 @@ PROPOSE_AGAIN_MS = 500
 LOOK_MS = 250
 """How often leaders look whether a follower lags."""
 FOLLOW_MEMORY_SHARE = 4
-"""Followers ask for no more than one in so many bytes of the memory that is free."""
+"""An answer to a follower takes no more than one in so many bytes of its shard's memory."""
 
 _log = logging.getLogger(__name__)
 Lane = tuple[int, int]
@@ -315,6 +315,8 @@ class ReplicationDesk:
 
     def work(self, now_ms: int) -> None:
         """Once a cycle: ask, report, answer those whose time is up, propose."""
+        if self._is_idle:
+            return
         if self._fetchers:
             self._ask(now_ms)
         self._send_plans(self._desk.expire(now_ms), now_ms)
@@ -325,7 +327,9 @@ class ReplicationDesk:
     def _ask(self, now_ms: int) -> None:
         if self.peers is None:
             return
-        credit = min(REPLICA_FETCH_BYTES, self._store.memory_free_bytes // FOLLOW_MEMORY_SHARE)
+        # Of all memory, not of what is free: the recent tail fills it, and makes way. Where nothing can, the append
+        # says so (PARTITION_BUSY), and the partition is asked for again after a pause.
+        credit = min(REPLICA_FETCH_BYTES, self._store.memory_bytes // FOLLOW_MEMORY_SHARE)
         for lane, fetcher in self._fetchers.items():
             fetch = fetcher.next_fetch(now_ms, credit)
             if fetch is not None:
@@ -389,7 +393,14 @@ class ReplicationDesk:
                 self._advanced(hosted)
 
     @property
+    def _is_idle(self) -> bool:
+        """No replicated partition is here: a node by itself pays nothing for those that might be."""
+        return not self._fetchers and not self._leading and self._desk.is_idle
+
+    @property
     def next_due_ms(self) -> int | None:
+        if self._is_idle:
+            return None
         due = [at for at in (self._desk.next_deadline_ms,) if at is not None]
         due += [at for at in (fetcher.due_ms() for fetcher in self._fetchers.values()) if at is not None]
         if self._leading:

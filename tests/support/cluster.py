@@ -169,16 +169,18 @@ class ClusterTrial:
     # -- what the cluster says -----------------------------------------------------------------------------------
 
     def metadata(self, topic: str = TOPIC, *, avoid: Iterable[int] = ()) -> MetadataReply | None:
-        """What a node that runs says of the cluster; None when none answers."""
+        """What the node that knows most says of the cluster; None when none answers. One that stood still, or was away,
+        may be behind for a moment."""
+        found: list[MetadataReply] = []
         for node_id, node in self.nodes.items():
             if node_id in set(avoid) or not node.is_running:
                 continue
             with RawClient(node.endpoint, timeout_s=1.0) as client:
                 try:
-                    return client.metadata([topic])
+                    found.append(client.metadata([topic]))
                 except RinglogError:
                     continue
-        return None
+        return max(found, key=lambda reply: reply.version, default=None)
 
     def topic(self, topic: str = TOPIC, *, avoid: Iterable[int] = ()) -> list[PartitionMetadata]:
         """The partitions of a topic, by their index; empty when nobody knows."""

@@ -10,6 +10,7 @@ import random
 import msgspec
 
 from ringlog.controller.records import Broker, Identity, MetadataRecord, Partition, Topic
+from ringlog.limits import MIB
 from ringlog.net.cluster_messages import AlterIsrReply, AlterIsrRequest, IsrState
 from ringlog.net.framing import Flag
 from ringlog.net.messages import decode_body
@@ -26,7 +27,10 @@ PARTITION = 1
 class ShardCluster:
     """One partition on three nodes."""
 
-    def __init__(self, *, min_insync: int = 2, topic: str = "events", **config: str) -> None:
+    def __init__(
+        self, *, min_insync: int = 2, topic: str = "events", memory_bytes: int = 64 * MIB, **config: str
+    ) -> None:
+        self._memory_bytes = memory_bytes
         self.disks = {node: FakeDisk(seed=node) for node in NODES}
         self.worlds: dict[int, ShardWorld] = {}
         self.peers: dict[int, FakeOutlet] = {}
@@ -49,7 +53,7 @@ class ShardCluster:
     def start(self, node: int) -> None:
         """A node begins, or begins anew from its disk, under a new registration."""
         self.epochs[node] += 1
-        world = self.worlds[node] = ShardWorld(disk=self.disks[node])
+        world = self.worlds[node] = ShardWorld(disk=self.disks[node], memory_bytes=self._memory_bytes)
         self.peers[node], self.controllers[node] = FakeOutlet(), FakeOutlet()
         world.core.replication.peers = self.peers[node]
         world.core.replication.controller = self.controllers[node]

@@ -438,3 +438,12 @@ def test_a_refused_proposal_holds_up_no_commit():
     assert replies(cluster, 1) == [], "who was proposed counts"
     assert (1, 2, 3) in cluster.answer_proposals(error=3)
     assert acked(cluster, 1) == [1]
+
+
+def test_followers_go_on_when_the_recent_tail_has_filled_their_memory():
+    cluster = ShardCluster(memory_bytes=16 << 20)
+    for number in range(24):
+        produce(cluster, 1, bytes([number]) * 1_000_000)
+        cluster.run(4)
+        assert acked(cluster, 1) == [number]
+    assert cluster.worlds[3].store.memory_free_bytes < 4 << 20, "there is no more room than at any time later"
