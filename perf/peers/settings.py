@@ -182,8 +182,8 @@ RABBITMQ_CLIENT = (
     Setting(
         "entry_bytes",
         "131072",
-        "records under one publishing id, uncompressed: the server handles and confirms entries, and one record of 100 B to "
-        "each is ten times slower",
+        "records under one publishing id, uncompressed: the server handles and confirms entries, and one record of "
+        "100 B to each is ten times slower",
     ),
     Setting("frames_ahead", "32", "frames that wait for confirms: every stream always has some to work on"),
     Setting(
