@@ -105,7 +105,7 @@ def _compare(asked: Asked, advice: Advice) -> list[Compared]:
         return compare(
             asked.data_dir,
             before,
-            before | advice.values,
+            advice.over(before),
             seconds=asked.compare_s,
             on_progress=update,
         )

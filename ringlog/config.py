@@ -27,9 +27,6 @@ from ringlog.limits import (
     PARTITIONS_PER_TOPIC_MAX,
     PREALLOCATE_BYTES_MAX,
     PREALLOCATE_BYTES_MIN,
-    SEGMENT_BYTES_DEFAULT,
-    SEGMENT_BYTES_MAX,
-    SEGMENT_BYTES_MIN,
     SHARDS_MAX,
     SPIN_US_MAX,
     TAIL_BYTES_PER_SHARD,
@@ -71,8 +68,6 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Memory of a shard for append buffers, the recent tail and reads; less when shared memory is small."""
     default_partitions: int = 4
     """Of topics that are created without a number."""
-    default_segment_bytes: int = SEGMENT_BYTES_DEFAULT
-    """Of topics that are created without segment.bytes."""
     auto_create_topics: bool = True
     """Create a topic when a producer first names it."""
     connections_max: int = CONNECTIONS_MAX
@@ -99,7 +94,6 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         _require(
             "preallocate_bytes_max", self.preallocate_bytes_max, PREALLOCATE_BYTES_MIN, PREALLOCATE_BYTES_MAX
         )
-        _require("default_segment_bytes", self.default_segment_bytes, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX)
         for name in ("shard_cores", "net_cores"):
             parse_cores(getattr(self, name), setting=name)
         if self.disk_engine not in ("auto", "io_uring", "plain"):

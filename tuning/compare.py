@@ -16,7 +16,6 @@ from ringlog.client.admin import Admin
 from ringlog.client.producer import Producer
 from ringlog.config import NodeConfig
 from ringlog.node.embedded import embedded
-from tuning.advice.setting import Value
 from tuning.apply.config_text import toml_value
 from tuning.probe.statistics import percentile
 
@@ -29,7 +28,16 @@ CHUNKS_AHEAD = 4
 ANSWER_S = 60.0
 TOPIC = "tune"
 _SINGLES_MIN = 5
-_OWN = ("data_dir", "listen", "insecure", "metrics_listen")
+_OWN = (
+    "data_dir",
+    "listen",
+    "insecure",
+    "metrics_listen",
+    "node_id",
+    "cluster",
+    "rack",
+    "advertise",
+)
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -66,8 +74,8 @@ class Compared(msgspec.Struct, frozen=True):
 
 def compare(
     directory: str,
-    before: Mapping[str, Value],
-    after: Mapping[str, Value],
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
     *,
     seconds: float = SECONDS_DEFAULT,
     rounds: int = ROUNDS,
@@ -99,14 +107,15 @@ def compare(
     ]
 
 
-def tunable(config: NodeConfig) -> dict[str, Value]:
-    """The settings that a throw-away node shall have too: all but who it is, where it listens, and what is None."""
+def tunable(config: NodeConfig) -> dict[str, Any]:
+    """The settings that a throw-away node shall have too: all but who it is, where it listens, which cluster it belongs
+    to, and what is None."""
     settings = msgspec.structs.asdict(config)
     return {name: value for name, value in settings.items() if name not in _OWN and value is not None}
 
 
 def _run_node(
-    directory: str, settings: Mapping[str, Value], loads: tuple[Load, ...], seconds: float
+    directory: str, settings: Mapping[str, Any], loads: tuple[Load, ...], seconds: float
 ) -> list[float]:
     os.makedirs(directory, mode=0o700, exist_ok=True)
     scratch = tempfile.mkdtemp(prefix="compare-", dir=directory)

@@ -12,7 +12,6 @@ from ringlog.client.commits import OffsetAndMetadata
 from ringlog.client.connection import Connection
 from ringlog.client.deleting import delete_records
 from ringlog.client.group_admin import GroupAdmin, GroupInfo, PlannedReset
-from ringlog.client.metadata import topic_error
 from ringlog.client.rounds import ask_partitions
 from ringlog.client.settings import AdminSettings, settings_of
 from ringlog.client.splitting import SplitPoints, split_points
@@ -106,7 +105,7 @@ class Admin:
             # After an attempt whose answer was lost, the topic that is there may be the one it made.
             if not retried:
                 raise
-            made = self._metadata(name, timeout)
+            made = self._connection.topic_told(name, timeout_s=timeout)
             if (
                 num_partitions not in (-1, len(made.partitions))
                 or not request.config.items() <= made.config.items()
@@ -123,7 +122,7 @@ class Admin:
 
     def describe_topic(self, name: str, *, timeout: float | None = None) -> TopicInfo:
         """A topic with its settings and the state of each partition. UnknownTopic when it is not there."""
-        return self._described(self._metadata(name, timeout), timeout)
+        return self._described(self._connection.topic_told(name, timeout_s=timeout), timeout)
 
     def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
         """Remove a topic with all its records."""
@@ -269,13 +268,6 @@ class Admin:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _metadata(self, name: str, timeout: float | None) -> TopicMetadata:
-        topic = self._connection.metadata([name], timeout_s=timeout).topics[0]
-        error = topic_error(topic)
-        if error is not None:
-            raise error
-        return topic
 
     def _learned(self, reply: TopicReply) -> TopicMetadata:
         self._connection.learn(reply)

@@ -22,6 +22,7 @@ from ringlog.errors import (
     RequestTimeout,
     RinglogError,
     StaleMetadata,
+    UnknownTopic,
 )
 from ringlog.limits import REPLY_BODY_BYTES_MAX
 from ringlog.net.framing import Api, Header
@@ -36,6 +37,9 @@ from ringlog.net.messages import (
 from ringlog.net.session import Request
 
 R = TypeVar("R", bound=msgspec.Struct)
+
+_HEARD_LATER_S = (0.05, 0.1, 0.2)
+"""Pauses before a cluster is asked again for a topic that a node does not know."""
 
 _live: weakref.WeakSet[Connection] = weakref.WeakSet()
 _of_the_parent: list[Loop] = []
@@ -150,12 +154,22 @@ class Connection:
         fresh = self._topics.fresh(name)
         if fresh is not None:
             return fresh
-        reply = self.metadata([name], create=create, timeout_s=timeout_s)
-        found = next(topic for topic in reply.topics if topic.name == name)
-        error = topic_error(found)
-        if error is not None:
-            raise error
+        found = self.topic_told(name, create=create, timeout_s=timeout_s)
         return self._topics.known(name) or found
+
+    def topic_told(self, name: str, *, create: bool = False, timeout_s: float | None = None) -> TopicMetadata:
+        """What a node says of a topic now. UnknownTopic unless it is there or may be created; in a cluster not at the
+        first word, since a node may hear of a new topic later than the one that made it."""
+        pauses_s = list(_HEARD_LATER_S)
+        while True:
+            reply = self.metadata([name], create=create, timeout_s=timeout_s)
+            found = next(topic for topic in reply.topics if topic.name == name)
+            error = topic_error(found)
+            if error is None:
+                return found
+            if not (pauses_s and reply.brokers and isinstance(error, UnknownTopic)):
+                raise error
+            time.sleep(pauses_s.pop(0))
 
     def metadata(
         self, topics: list[str] | None, *, create: bool = False, timeout_s: float | None = None

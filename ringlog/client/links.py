@@ -86,7 +86,7 @@ class Links:
         return more
 
     def flush(self, now_s: float) -> bool:
-        """Send what may leave. True: somebody was told something by it, and may act on it."""
+        """Send what may leave. True: there are requests that no node can take, and the next step tells their owners."""
         for link in self._all:
             if link.outbox:
                 link.flush(now_s)

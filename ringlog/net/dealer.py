@@ -105,10 +105,14 @@ class Dealer:
 
     def receive(self) -> memoryview | None:
         """The next frame, None when there is none. The view keeps ZeroMQ's memory: nothing is copied."""
-        # Asked first: to find nothing costs an exception, four times as much.
-        if not int(self._socket.get(_EVENTS)) & _POLLIN:
-            return None
-        frame = self._socket.recv(_NOBLOCK, copy=False)
+        if self._socket in self._ready:
+            self._ready.discard(self._socket)  # of the first the poller has told
+        elif not int(self._socket.get(_EVENTS)) & _POLLIN:
+            return None  # asked first: to find nothing costs an exception, four times as much
+        try:
+            frame = self._socket.recv(_NOBLOCK, copy=False)
+        except zmq.Again:
+            return None  # it was room for sending that the poller told of
         while frame.more:
             frame = self._socket.recv(_NOBLOCK, copy=False)
         return memoryview(frame.buffer)

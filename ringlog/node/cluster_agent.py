@@ -46,7 +46,6 @@ from ringlog.net.messages import (
 from ringlog.node.audience import Audience
 from ringlog.node.broker_session import BrokerSession
 from ringlog.node.cluster_controller import ClusterController
-from ringlog.node.topic_settings import with_segment_bytes
 from ringlog.ring.board import Board, Links, ProcessState
 from ringlog.ring.frame import is_overdue
 from ringlog.ring.link import LinkEnd
@@ -96,7 +95,6 @@ class ClusterAgent:
         stopping: Callable[[], bool],
     ) -> None:
         self._process = process
-        self._config = config
         self._board = board
         self._links = links
         self._controller = controller
@@ -291,12 +289,11 @@ class ClusterAgent:
             case Api.CREATE_TOPIC:
                 request = decode_body(body, CreateTopicRequest)
                 if asker.session != 0:
-                    return with_segment_bytes(self._config, request)
+                    return request
                 # A network process asks for itself: a client needs it.
                 if request.name == OFFSETS_TOPIC:
                     return CreateOffsetsTopicRequest()
-                request = msgspec.structs.replace(request, replication_factor=-1)
-                return with_segment_bytes(self._config, request)
+                return msgspec.structs.replace(request, replication_factor=-1)
             case Api.DELETE_TOPIC:
                 return decode_body(body, DeleteTopicRequest)
             case Api.ALTER_TOPIC:

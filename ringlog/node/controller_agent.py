@@ -42,7 +42,6 @@ from ringlog.net.messages import (
 )
 from ringlog.node.audience import Audience
 from ringlog.node.metadata_log import MetadataLog
-from ringlog.node.topic_settings import with_segment_bytes
 from ringlog.ring.board import Board, Links, ProcessState
 from ringlog.ring.frame import is_overdue
 from ringlog.ring.link import LinkEnd
@@ -157,7 +156,7 @@ class ControllerAgent:
                 else:
                     outcome = commands.create_topic(
                         image,
-                        with_segment_bytes(self._config, request),
+                        request,
                         shards=shards,
                         default_partitions=self._config.default_partitions,
                     )

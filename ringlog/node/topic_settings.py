@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import msgspec
-
-from ringlog.config import NodeConfig
 from ringlog.controller.topic_config import SETTINGS, with_defaults
-from ringlog.limits import SEGMENT_BYTES_DEFAULT
-from ringlog.net.messages import CreateTopicRequest
 
 
 class EffectiveSetting(NamedTuple):
@@ -34,12 +29,3 @@ def effective_settings(config: Mapping[str, str], node: Mapping[str, str]) -> di
         )
         for name in SETTINGS
     }
-
-
-def with_segment_bytes(config: NodeConfig, request: CreateTopicRequest) -> CreateTopicRequest:
-    """A topic keeps the size that was the node's default when it was made, as if it had been asked for; unless the
-    defaults of topics have one, which counts."""
-    size = config.default_segment_bytes
-    if size == SEGMENT_BYTES_DEFAULT or "segment.bytes" in config.topic_defaults:
-        return request
-    return msgspec.structs.replace(request, config={"segment.bytes": str(size), **request.config})

@@ -17,6 +17,8 @@ from ringlog.errors import NodeFailed
 from ringlog.node.embedded import embedded
 from tests.support.facts import KIB, facts
 from tuning.advice.advise import advise
+from tuning.advice.setting import Setting
+from tuning.apply.config_text import tuned_text
 from tuning.compare import LOADS, compare, tunable
 from tuning.probe.measured import BUFFERED, DSYNC, FLUSH, FRESH, PLAIN, REUSED, Facts
 from tuning.probe.run import Shape, probe
@@ -45,12 +47,14 @@ def test_a_node_obeys_every_setting_that_tune_can_write(tmp_path):
         "disk_depth": 2,
         "group_bytes": 64 * KIB,
         "tail_bytes_per_shard": 32 << 20,
-        "default_segment_bytes": 2 << 20,
+        "segment.bytes": 2 << 20,
         "preallocate_bytes_max": 64 * KIB,
     }
     assert set(settings) >= {setting.name for setting in advise(facts()).settings}
     config = tmp_path / "tuned.toml"
-    config.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in settings.items()))
+    config.write_text(
+        tuned_text("", [Setting(name, value, "a test") for name, value in settings.items()], "one")
+    )
     with embedded(data_dir=str(tmp_path / "data"), config=str(config)) as node:
         for process in node.info.processes:
             if process.role != "controller":
@@ -60,7 +64,8 @@ def test_a_node_obeys_every_setting_that_tune_can_write(tmp_path):
             producer.produce_many("orders", values).result(60)
         with ringlog.Admin(node.bootstrap) as admin:
             described = admin.describe_topic("orders")
-            assert described.config["segment.bytes"] == str(2 << 20)
+            assert "segment.bytes" not in described.config, "the node's default holds, also when it changes"
+            assert admin.topic_defaults() == {"segment.bytes": str(2 << 20)}
             admin.create_topic("own", num_partitions=1, config={"segment.bytes": "5000000"})
             assert admin.describe_topic("own").config["segment.bytes"] == "5000000"
         with ringlog.Consumer(bootstrap=node.bootstrap) as consumer:
@@ -151,5 +156,17 @@ def test_the_command_probes_applies_and_undoes(tmp_path):
 
 
 def test_what_a_throw_away_node_is_told_is_what_the_node_would_be():
-    told = tunable(NodeConfig(data_dir="/x", listen="tcp://127.0.0.1:1", shards=3))
-    assert told["shards"] == 3 and not {"data_dir", "listen", "metrics_listen"} & set(told)
+    told = tunable(
+        NodeConfig(
+            data_dir="/x",
+            listen="tcp://127.0.0.1:1",
+            shards=3,
+            node_id=1,
+            cluster="1@127.0.0.1:5,2@127.0.0.1:7",
+            rack="a",
+            advertise="tcp://127.0.0.1:9",
+        )
+    )
+    assert told["shards"] == 3
+    assert not {"data_dir", "listen", "metrics_listen", "node_id", "cluster", "rack", "advertise"} & set(told)
+    NodeConfig(data_dir="/y", **told)

@@ -122,9 +122,9 @@ def _segment(system: SystemFacts, policy: Policy) -> Setting:
     free = system.storage.free_bytes
     size = most if free is None else min(most, max(16 * MIB, _power_of_two(free // SEGMENTS_MIN)))
     if size == SEGMENT_BYTES_DEFAULT:
-        return Setting("default_segment_bytes", size, "there is room for hundreds of them")
+        return Setting("segment.bytes", size, "there is room for hundreds of them")
     return Setting(
-        "default_segment_bytes",
+        "segment.bytes",
         size,
         f"{SEGMENTS_MIN} and more fit into what is free, so that retention can free it in small steps",
     )

@@ -14,7 +14,7 @@ from tuning.probe.measured import BUFFERED, DSYNC, FLUSH, FRESH, REUSED, Facts, 
 from tuning.report.page import heading, page, paragraphs, plots, table
 from tuning.report.svg import Bar, Series, Text, bar_chart, line_chart
 
-_BYTE_SETTINGS = ("group_bytes", "tail_bytes_per_shard", "default_segment_bytes", "preallocate_bytes_max")
+_BYTE_SETTINGS = ("group_bytes", "tail_bytes_per_shard", "segment.bytes", "preallocate_bytes_max")
 _ZERO_MEANS = {"shards": "one per core", "disk_depth": "no bound", "spin_us": "sleep"}
 
 

@@ -4,6 +4,9 @@
 #include "bindings.hpp"
 
 NB_MODULE(_kernel, m) {
+    // At exit, a traceback or a global of the program may still hold a client. That is no leak of ours, and a page
+    // about it on stderr would only alarm.
+    nanobind::set_leak_warnings(false);
     m.doc() = "ringlog's native kernel: batches, checksums, rings";
     ringlog::bind_checksums(m);
     ringlog::bind_scan(m);

@@ -10,7 +10,7 @@ import pytest
 from ringlog import Admin, Producer
 from ringlog.client.connection import Connection
 from ringlog.client.settings import ClientSettings
-from ringlog.errors import DeliveryTimeout, NodeUnavailable
+from ringlog.errors import DeliveryTimeout, NodeUnavailable, UnknownTopic
 from ringlog.net.framing import Api
 from ringlog.net.messages import InitProducerReply, InitProducerRequest, TopicMetadata
 from ringlog.records.decode import decode
@@ -192,6 +192,24 @@ def test_a_node_that_lags_behind_is_not_believed(cluster):
         cluster.nodes[1].lags_since = stale
         assert admin.list_topics() == ["new", "t"]
         assert admin.describe_topic("new").name == "new"
+
+
+def test_a_topic_that_a_node_has_not_heard_of_yet_is_found_a_moment_later(cluster):
+    cluster.nodes[1].lags_since = (cluster.version, {})
+    cluster.create("new")
+
+    def catch_up(header, body):
+        if (
+            header.api_key == Api.METADATA
+            and sum(h.api_key == Api.METADATA for h in cluster.nodes[1].seen) > 3
+        ):
+            cluster.nodes[1].lags_since = None
+
+    cluster.nodes[1].before = catch_up
+    with Admin(cluster.bootstrap(1)) as admin:
+        assert admin.describe_topic("new").name == "new"
+        with pytest.raises(UnknownTopic):
+            admin.describe_topic("never")
 
 
 def test_a_topic_is_described_with_its_leaders_replicas_and_in_sync_replicas(cluster):

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from ringlog.config import NodeConfig
+from ringlog.controller.topic_config import SETTINGS, node_defaults
 from tests.support.facts import GIB, KIB, MIB, facts, without
 from tuning.advice.advise import advise, system_changes
-from tuning.advice.setting import Policy
+from tuning.advice.setting import Policy, default_of
 from tuning.doctor.facts import Core
 from tuning.probe.measured import DSYNC, PLAIN, Measured
 
@@ -25,16 +26,21 @@ NUMBERS_OF_CORES = (1, 2, 3, 4, 8, 16, 64, 200)
 @pytest.mark.parametrize("disk_bytes_per_s", [5e6, 1e9, 2e10])
 def test_every_setting_that_is_advised_is_one_that_a_node_takes(policy, cores, disk_bytes_per_s):
     advice = advise(facts(cores=cores, disk_bytes_per_s=disk_bytes_per_s), policy)
-    config = NodeConfig(data_dir="/x", **advice.values)
+    config = NodeConfig(data_dir="/x", **advice.over({}))
+    assert node_defaults(config.topic_defaults) == {"segment.bytes": str(advice.values["segment.bytes"])}
     assert config.shards + config.nets <= max(cores, 2)
     assert all(setting.reason and setting.default is not None for setting in advice.settings)
+
+
+def test_the_default_of_segments_is_the_one_that_topics_have():
+    assert str(default_of("segment.bytes")) == SETTINGS["segment.bytes"].default
 
 
 @pytest.mark.parametrize("policy", list(Policy))
 def test_a_machine_of_which_nothing_could_be_measured_is_advised_all_the_same(policy):
     bare = msgspec.structs.replace(facts(), measured=Measured(engine="plain", budget_s=1, took_s=1))
     advice = advise(bare, policy)
-    NodeConfig(data_dir="/x", **advice.values)
+    NodeConfig(data_dir="/x", **advice.over({}))
     assert advice.notes == ()
     assert "doctor" in next(setting.reason for setting in advice.settings if setting.name == "disk_engine")
 
@@ -139,9 +145,9 @@ def test_buffers_fit_into_memory_and_shared_memory():
 
 def test_segments_and_space_ahead_follow_the_room_on_the_disk():
     small = facts(storage={"free_bytes": 20 * GIB})
-    assert advised(facts())["default_segment_bytes"] == GIB
-    assert advised(small)["default_segment_bytes"] == 64 * MIB
-    assert advised(facts(), Policy.LAPTOP)["default_segment_bytes"] == 128 * MIB
+    assert advised(facts())["segment.bytes"] == GIB
+    assert advised(small)["segment.bytes"] == 64 * MIB
+    assert advised(facts(), Policy.LAPTOP)["segment.bytes"] == 128 * MIB
     assert advised(facts())["preallocate_bytes_max"] == 64 * MIB
     assert advised(facts(disk_bytes_per_s=100e6))["preallocate_bytes_max"] == 16 * MIB
     assert advised(small)["preallocate_bytes_max"] == 16 * MIB

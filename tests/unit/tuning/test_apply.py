@@ -11,7 +11,7 @@ from ringlog.errors import InvalidRequest
 from tests.support.facts import facts
 from tuning.advice.advise import advise
 from tuning.advice.setting import Policy, Setting, SystemChange
-from tuning.apply.config_text import toml_value, tuned_text
+from tuning.apply.config_text import REPLACED, toml_value, tuned_text
 from tuning.apply.put import put
 from tuning.apply.undo import load_undo, take_back
 from tuning.compare import tunable
@@ -33,7 +33,7 @@ def test_a_node_reads_what_was_applied(tmp_path, advice):
     applied = put(advice, str(tmp_path), heading="a test")
     assert applied.config_path == config_path_of(str(tmp_path))
     config = load_config(data_dir=str(tmp_path))
-    for name, value in advice.values.items():
+    for name, value in advice.over({}).items():
         assert getattr(config, name) == value, name
 
 
@@ -149,14 +149,44 @@ def test_tables_of_the_operator_stay_tables_of_their_own(tmp_path, advice):
     path.write_text('nets = 2\n\n[topic_defaults]\n"segment.bytes" = 5000000\nshards = "not ours"\n')
     text = tuned_text(path.read_text(), advice.settings, "one")
     assert text.index("shards = ") < text.index("[topic_defaults]")
-    assert text.endswith('[topic_defaults]\n"segment.bytes" = 5000000\nshards = "not ours"\n')
-    path.write_text('[topic_defaults]\n"segment.bytes" = 5000000\n')
+    assert text.endswith(f'{REPLACED}"segment.bytes" = 5000000\nshards = "not ours"\n')
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "",
+        'nets = 1\n[topic_defaults]\n"flush" = "os"\n"segment.bytes" = 5000000\n',
+        '[ "topic_defaults" ]\n"segment.bytes" = 5000000  # mine\nflush = "os"\n',
+        'topic_defaults = {flush = "os", "segment.bytes" = 5000000}\nnets = 1\n',
+        'topic_defaults."segment.bytes" = 5000000\ntopic_defaults.flush = "os"\n',
+    ],
+    ids=["nothing", "table", "quoted table", "inline table", "dotted names"],
+)
+def test_the_advised_segments_join_the_defaults_of_topics_however_they_are_written(tmp_path, advice, own):
+    path = tmp_path / "node.toml"
+    path.write_text(own)
+    written = set()
     for _ in range(2):
         put(advice, str(tmp_path), heading="one")
         config = load_config(data_dir=str(tmp_path))
-        assert (
-            config.topic_defaults == {"segment.bytes": 5000000} and config.shards == advice.values["shards"]
-        )
+        assert config.shards == advice.values["shards"]
+        assert config.topic_defaults == {
+            "segment.bytes": advice.values["segment.bytes"],
+            **({"flush": "os"} if own else {}),
+        }
+        written.add(path.read_text())
+    assert len(written) == 1, "tuned again, it is the same"
+    take_back(str(tmp_path))
+    assert path.read_text() == own
+
+
+def test_a_comparison_gives_advice_on_top_of_what_the_node_has(advice):
+    before = {"nets": 3, "connections_max": 7, "topic_defaults": {"flush": "os", "segment.bytes": 5}}
+    after = advice.over(before)
+    assert after["connections_max"] == 7 and after["nets"] == advice.values["nets"]
+    assert after["topic_defaults"] == {"flush": "os", "segment.bytes": advice.values["segment.bytes"]}
+    assert "segment.bytes" not in after and before["nets"] == 3
 
 
 def test_what_a_throw_away_node_is_told_can_be_written(tmp_path):
