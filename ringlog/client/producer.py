@@ -42,7 +42,7 @@ _LOOK_AT_TOPICS_S = 1.0
 _LOOK_AGAIN_S = 0.05
 """Between two looks while records wait for a topic whose metadata proved wrong; longer when it lasts."""
 _LOOK_AGAIN_MAX_S = 0.5
-"""Reached after five seconds: until then a leader that takes over is found in less than a tenth of the time it took."""
+"""Reached after about nine seconds: a pause is longer than the first by a twentieth of the time that has passed."""
 _CLOSED = "the producer was closed; make a new one"
 
 
