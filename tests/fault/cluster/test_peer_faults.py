@@ -45,7 +45,8 @@ def _replicate_the_largest_batch(trial: ClusterTrial) -> None:
         "large", 1, **{"max.message.bytes": str(MESSAGE_BYTES_MAX), "min.insync.replicas": "3"}
     )
     (one,) = trial.topic("large")
-    overhead = len(encode([b""], timestamps=1)) + 8  # a record's length takes a few bytes more when it is large
+    # A record's length takes a few bytes more when it is large.
+    overhead = len(encode([b""], timestamps=1)) + 8
     batch = bytes(encode([os.urandom(MESSAGE_BYTES_MAX - overhead)], timestamps=1))
     assert MESSAGE_BYTES_MAX - 16 <= len(batch) <= MESSAGE_BYTES_MAX
     with RawClient(trial.nodes[one.leader_node].endpoint, timeout_s=stretched(20)) as client:
