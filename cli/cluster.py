@@ -1,6 +1,8 @@
-"""`ringlog cluster`: the nodes of a cluster, and how they are."""
+"""`ringlog cluster`: the nodes of a cluster, how they are, and what each keeps."""
 
 from __future__ import annotations
+
+import sys
 
 import click
 
@@ -11,12 +13,13 @@ from cli.options import client_options, group_options
 @click.group(cls=HelpfulGroup)
 @group_options
 def cluster() -> None:
-    """Look at the nodes of a cluster, and how they are.
+    """Look at the nodes of a cluster, and move replicas between them.
 
     \b
     Examples:
       ringlog cluster describe
       ringlog cluster describe --bootstrap db1:9400,db2:9400 --json
+      ringlog cluster drain 3
     """
 
 
@@ -36,3 +39,69 @@ def describe(bootstrap: str, as_json: bool) -> None:
     from cli.cluster_calls import describe_cluster
 
     describe_cluster(bootstrap, as_json=as_json)
+
+
+@cluster.command()
+@click.argument("topic")
+@click.option(
+    "--partition",
+    "-p",
+    "partitions",
+    type=click.IntRange(min=0),
+    multiple=True,
+    required=True,
+    help="Which; may be repeated.",
+)
+@click.option(
+    "--replicas", "-r", metavar="IDS", help="Nodes, such as 2,3,1; the first is preferred as leader."
+)
+@click.option("--cancel", is_flag=True, help="Call off a move that is under way.")
+@client_options
+def reassign(
+    topic: str, partitions: tuple[int, ...], replicas: str | None, cancel: bool, bootstrap: str, as_json: bool
+) -> None:
+    """Move partitions to other nodes.
+
+    New replicas are made first; the old ones go when the new ones are in sync. Until then it can be called off.
+    The exit code is 1 when a partition cannot be moved.
+
+    \b
+    Examples:
+      ringlog cluster reassign orders --partition 0 --replicas 2,3,4
+      ringlog cluster reassign orders -p 0 -p 1 --cancel
+    """
+    from cli.cluster_calls import reassign as call
+
+    nodes = _ids(replicas) if replicas is not None else []
+    if bool(nodes) == cancel:
+        raise click.UsageError("use either --replicas, or --cancel")
+    if not call(bootstrap, topic, partitions, nodes, as_json=as_json):
+        sys.exit(1)
+
+
+@cluster.command()
+@click.argument("node_id", type=click.IntRange(min=1))
+@click.option("--undo", is_flag=True, help="Let it have replicas again; moves off it are called off.")
+@client_options
+def drain(node_id: int, undo: bool, bootstrap: str, as_json: bool) -> None:
+    """Move all replicas of a node to others, and give it no new ones: before it is taken away.
+
+    The exit code is 1 when a partition cannot be moved, for want of another node.
+
+    \b
+    Examples:
+      ringlog cluster drain 3
+      ringlog cluster drain 3 --undo
+    """
+    from cli.cluster_calls import drain as call
+
+    if not call(bootstrap, node_id, undo=undo, as_json=as_json):
+        sys.exit(1)
+
+
+def _ids(text: str) -> list[int]:
+    """Node ids from `2,3,1`."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) <= 10 for part in parts):
+        raise click.BadParameter(f"{text!r}: use ids of nodes, such as 2,3,1", param_hint="--replicas")
+    return [int(part) for part in parts]

@@ -9,10 +9,11 @@ from cli.clients import open_admin
 from cli.counted import counted
 from cli.output import print_json
 from cli.screen import print_table
+from ringlog.model import TopicPartition
 
 if TYPE_CHECKING:
     from ringlog.client.cluster_info import ClusterInfo
-    from ringlog.model import TopicPartition
+    from ringlog.client.moving import Move
 
 NAMED_MAX = 5
 """Partitions that a line names; --json names all."""
@@ -50,6 +51,7 @@ def _description(found: ClusterInfo) -> dict[str, Any]:
         "under_replicated": [str(tp) for tp in found.under_replicated],
         "below_min_insync": [str(tp) for tp in found.below_min_insync],
         "offline": [str(tp) for tp in found.offline],
+        "moving": [str(tp) for tp in found.moving],
     }
 
 
@@ -93,7 +95,47 @@ def _dangers(found: ClusterInfo) -> list[str]:
         lines.append(f"{_some(found.under_replicated)} with replicas that are not in sync.")
     if away:
         lines.append(f"Away: {', '.join(away)}. What they keep is in sync again soon after they come back.")
+    if found.moving:
+        lines.append(f"{_some(found.moving)} being moved.")
     return lines or ["All replicas are in sync."]
+
+
+def reassign(
+    bootstrap: str, topic: str, partitions: Sequence[int], replicas: Sequence[int], *, as_json: bool
+) -> bool:
+    """Move partitions of a topic, or call moves off; whether all of it was taken."""
+    with open_admin(bootstrap) as admin:
+        moves = admin.reassign({TopicPartition(topic, partition): replicas for partition in partitions})
+    return _print_moves(moves, as_json=as_json)
+
+
+def drain(bootstrap: str, node_id: int, *, undo: bool, as_json: bool) -> bool:
+    """Move everything off a node, or stop doing so; whether all of it was taken."""
+    with open_admin(bootstrap) as admin:
+        moves = admin.drain_node(node_id, undo=undo)
+    if not moves and not as_json:
+        print(f"Node {node_id} may have replicas again." if undo else f"Node {node_id} has no replicas.")
+    return _print_moves(moves, as_json=as_json)
+
+
+def _print_moves(moves: Sequence[Move], *, as_json: bool) -> bool:
+    for move in moves:
+        if as_json:
+            print_json(
+                {
+                    "partition": str(move.partition),
+                    "replicas": move.replicas,
+                    "error": move.error,
+                    "message": move.message,
+                }
+            )
+        elif move.error:
+            print(f"{move.partition} stays: {move.message} ({move.error})")
+        else:
+            print(f"{move.partition} is going to be on {', '.join(map(str, move.replicas))}.")
+    if any(not move.error for move in moves) and not as_json:
+        print("The moves have begun; `ringlog cluster describe` tells what is left.")
+    return not any(move.error for move in moves)
 
 
 def _some(partitions: Sequence[TopicPartition]) -> str:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from ringlog.client import moving
 from ringlog.client.cluster_info import ClusterInfo, cluster_info
 from ringlog.client.commits import OffsetAndMetadata
 from ringlog.client.connection import Connection
 from ringlog.client.deleting import delete_records
 from ringlog.client.group_admin import GroupAdmin, GroupInfo, PlannedReset
+from ringlog.client.moving import Move
 from ringlog.client.rounds import ask_partitions
 from ringlog.client.settings import AdminSettings, settings_of
 from ringlog.client.splitting import SplitPoints, split_points
@@ -251,6 +253,19 @@ class Admin:
         """The nodes, what each leads and keeps, and which partitions are in danger."""
         reply = self._connection.metadata(None, timeout_s=timeout)
         return cluster_info(reply)
+
+    def reassign(
+        self, targets: Mapping[TopicPartition, Sequence[int]], *, timeout: float | None = None
+    ) -> list[Move]:
+        """Move partitions to the nodes with these ids, the preferred leader first; no ids: call off what is under way.
+
+        It begins at once, and ends when the new replicas are in sync: `describe_cluster().moving` says which are left.
+        Each partition is judged on its own: look at `error` of what comes back."""
+        return moving.reassign(self._connection, targets, timeout)
+
+    def drain_node(self, node_id: int, *, undo: bool = False, timeout: float | None = None) -> list[Move]:
+        """Move all replicas of a node to others, and give it no new ones; `undo`: it may have some again."""
+        return moving.drain(self._connection, node_id, undo=undo, timeout_s=timeout)
 
     def topic_defaults(self, *, timeout: float | None = None) -> dict[str, str]:
         """What the node's configuration says of topics that do not say otherwise."""

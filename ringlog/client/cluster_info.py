@@ -50,6 +50,9 @@ class ClusterInfo:
     offline: list[TopicPartition] = field(default_factory=list)
     """Those that nobody leads: they can be neither written nor read."""
 
+    moving: list[TopicPartition] = field(default_factory=list)
+    """Those whose replicas are on their way to other nodes."""
+
     @property
     def healthy(self) -> bool:
         """Every replica of every partition is in sync."""
@@ -64,6 +67,7 @@ def cluster_info(reply: MetadataReply) -> ClusterInfo:
     behind: list[TopicPartition] = []
     refusing: list[TopicPartition] = []
     offline: list[TopicPartition] = []
+    moving: list[TopicPartition] = []
     for topic in reply.topics:
         needed = int(topic.config.get(MIN_INSYNC, reply.topic_defaults.get(MIN_INSYNC, "1")))
         for place in topic.partitions:
@@ -73,7 +77,9 @@ def cluster_info(reply: MetadataReply) -> ClusterInfo:
             in_sync.update(place.isr)
             if not place.replicas:
                 continue
-            if len(place.isr) < len(place.replicas):
+            if place.adding or place.removing:
+                moving.append(tp)
+            if len(place.isr) < len(place.replicas) - len(set(place.adding) - set(place.isr)):
                 behind.append(tp)
             if _is_offline(place):
                 offline.append(tp)
@@ -103,6 +109,7 @@ def cluster_info(reply: MetadataReply) -> ClusterInfo:
         behind,
         refusing,
         offline,
+        moving,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ringlog.controller import brokers, commands, isr, leaders
+from ringlog.controller import brokers, commands, isr, leaders, moves
 from ringlog.controller.commands import Outcome
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import MetadataRecord
@@ -28,6 +28,7 @@ from ringlog.net.messages import (
     DeleteTopicRequest,
     InitProducerRequest,
 )
+from ringlog.net.move_messages import DrainNodeRequest, ReassignRequest
 
 Request = (
     RegisterBrokerRequest
@@ -39,6 +40,8 @@ Request = (
     | AlterTopicRequest
     | AddPartitionsRequest
     | InitProducerRequest
+    | ReassignRequest
+    | DrainNodeRequest
 )
 
 BALANCE_MS = 1_000.0
@@ -107,6 +110,10 @@ class ActiveController:
             case AddPartitionsRequest():
                 absent = self._liveness.absent(image, now_ms)
                 return commands.add_partitions(image, request, shards=1, absent=absent)
+            case ReassignRequest():
+                return moves.reassign(image, request)
+            case DrainNodeRequest():
+                return moves.drain(image, request)
             case InitProducerRequest():
                 return self._producer_ids.init_producer(image)
         raise UnsupportedVersion(f"{type(request).__name__} is no request to the controller")

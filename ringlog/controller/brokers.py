@@ -42,6 +42,7 @@ def register(image: MetadataImage, request: RegisterBrokerRequest) -> Outcome:
         request.rack,
         request.shards,
         host_id=request.host_id,
+        draining=known is not None and known.draining,
     )
     replaced = known is not None and known.disk_id != request.disk_id
 

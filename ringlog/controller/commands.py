@@ -76,6 +76,8 @@ def topic_metadata(image: MetadataImage, topic: TopicState) -> TopicMetadata:
             list(found.replicas),
             list(found.isr),
             [_lane_on(node, shard) for node, shard in zip(found.replicas, found.shards, strict=True)],
+            list(found.adding),
+            list(found.removing),
         )
         for found in (image.partitions[partition] for partition in topic.partitions)
     ]
@@ -309,8 +311,9 @@ def _new_replicated(
 ) -> list[Partition]:
     """Partitions on nodes that are ready: all in sync, the first one leading. A replica on an absent node is not
     in sync: it is made when the node is back."""
-    ready = [broker for broker in image.brokers.values() if not broker.fenced and not broker.leaving]
-    placement = Placement(image, ready, [image.brokers[node_id] for node_id in absent])
+    brokers = [broker for broker in image.brokers.values() if not broker.draining]
+    ready = [broker for broker in brokers if not broker.fenced and not broker.leaving]
+    placement = Placement(image, ready, [broker for broker in brokers if broker.node_id in absent])
     needed = max(1, min(factor, int(topic.config.get("min.insync.replicas", "1"))))
     if len(ready) < needed:
         raise NotEnoughBrokers(

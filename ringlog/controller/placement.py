@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Broker, Partition
@@ -18,6 +18,7 @@ class Placement:
         self._brokers = {broker.node_id: broker for broker in ready}
         self._absent = {broker.node_id for broker in absent} - self._brokers.keys()
         self._brokers |= {broker.node_id: broker for broker in absent}
+        self._racks = {broker.node_id: broker.rack for broker in image.brokers.values()}
         self._replicas: Counter[int] = Counter()
         self._leaders: Counter[int] = Counter()
         self._leading = {node_id: [0] * broker.shards for node_id, broker in self._brokers.items()}
@@ -48,8 +49,9 @@ class Placement:
         self._leaders[chosen[0]] += 1
         return tuple(chosen)
 
-    def _next(self, chosen: Collection[int]) -> int:
-        racks = [self._brokers[node_id].rack for node_id in chosen]
+    def _next(self, chosen: Collection[int], racks: Sequence[str] | None = None) -> int:
+        """The next replica beside those that were chosen; `racks`: those that are taken, if not those of the chosen."""
+        racks = [self._racks[node_id] for node_id in chosen] if racks is None else racks
 
         def cost(broker: Broker) -> tuple[bool, int, int, int, int]:
             leads = 0 if chosen else self._leaders[broker.node_id]
@@ -57,6 +59,15 @@ class Placement:
             return is_absent, racks.count(broker.rack), leads, self._replicas[broker.node_id], broker.node_id
 
         return min((b for b in self._brokers.values() if b.node_id not in chosen), key=cost).node_id
+
+    def instead_of(self, leaving: int, replicas: Collection[int]) -> int | None:
+        """The node that should have a replica in the place of another; None when none could."""
+        stay = [node_id for node_id in replicas if node_id != leaving]
+        if all(node_id in replicas for node_id in self._brokers):
+            return None
+        heir = self._next(replicas, [self._racks[node_id] for node_id in stay if node_id in self._racks])
+        self._replicas[heir] += 1
+        return heir
 
     def shard_on(self, node_id: int, *, leads: bool = False) -> int:
         """The shard of a node that leads, or follows, the fewest partitions; it has one more from now on. Apart,

@@ -89,6 +89,8 @@ class Broker(_Record, frozen=True, tag="broker"):
     """It is shutting down, and asked for its leaderships to be moved."""
     host_id: str = ""
     """Of the host that it runs on."""
+    draining: bool = False
+    """It is to have no replicas: those that it has move elsewhere, and it gets no new ones."""
 
 
 class BrokerRemoved(_Record, frozen=True, tag="broker_removed"):

@@ -39,6 +39,8 @@ class Api(IntEnum):
     GROUP_DELETE = 16
     DELETE_RECORDS = 20
     SPLIT_POINTS = 25
+    REASSIGN = 26
+    DRAIN_NODE = 27
 
 
 GROUP_APIS = frozenset(
@@ -63,7 +65,15 @@ SHARD_APIS = GROUP_APIS | {
 }
 """Answered by the shard that serves the partition in the header."""
 CONTROLLER_APIS = frozenset(
-    {Api.INIT_PRODUCER, Api.CREATE_TOPIC, Api.DELETE_TOPIC, Api.ALTER_TOPIC, Api.ADD_PARTITIONS}
+    {
+        Api.INIT_PRODUCER,
+        Api.CREATE_TOPIC,
+        Api.DELETE_TOPIC,
+        Api.ALTER_TOPIC,
+        Api.ADD_PARTITIONS,
+        Api.REASSIGN,
+        Api.DRAIN_NODE,
+    }
 )
 """Answered by the controller; METADATA alone is answered where it arrives."""
 

@@ -314,6 +314,10 @@ class PartitionMetadata(_Body, frozen=True):
     """Those of `replicas` that have all that is committed."""
     lanes: list[int] = []
     """The lane that serves it on each of `replicas`, in their order, for reads from followers."""
+    adding: list[int] = []
+    """Of a partition that is being moved: those of `replicas` that are new."""
+    removing: list[int] = []
+    """And those that go when the new ones are in sync."""
 
 
 class TopicMetadata(_Body, frozen=True):

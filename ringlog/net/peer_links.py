@@ -174,6 +174,9 @@ class PeerLinks:
         return False
 
     def close(self) -> None:
+        """Close all sockets. Does nothing the second time."""
+        if self._context.closed:
+            return
         for outlet in self._outlets.values():
             outlet.disable_monitor()
         for socket in (self._inbox, *self._outlets.values(), *self._monitors.values()):

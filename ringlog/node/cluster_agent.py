@@ -43,6 +43,7 @@ from ringlog.net.messages import (
     TopicReply,
     decode_body,
 )
+from ringlog.net.move_messages import DrainNodeRequest, ReassignReply, ReassignRequest
 from ringlog.node.audience import Audience
 from ringlog.node.broker_session import BrokerSession
 from ringlog.node.cluster_controller import ClusterController
@@ -300,6 +301,10 @@ class ClusterAgent:
                 return decode_body(body, AlterTopicRequest)
             case Api.ADD_PARTITIONS:
                 return decode_body(body, AddPartitionsRequest)
+            case Api.REASSIGN:
+                return decode_body(body, ReassignRequest)
+            case Api.DRAIN_NODE:
+                return decode_body(body, DrainNodeRequest)
         raise UnsupportedVersion(f"api {asker.api_key} is not known to this node")
 
     def _ask(self, pending: _Pending) -> None:
@@ -316,7 +321,7 @@ class ClusterAgent:
                 self._again.append(pending)
             elif isinstance(reply, RinglogError):
                 self._refuse(pending.asker, reply)
-            elif isinstance(reply, TopicReply):
+            elif isinstance(reply, TopicReply | ReassignReply):
                 self._audience.reply_when_served(reply.version, pending.asker, reply)
             else:
                 pending.asker.reply_struct(reply)

@@ -19,7 +19,7 @@ from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Identity, MetadataRecord
 from ringlog.errors import ClusterMismatch, CorruptFrame, NotController, RequestTimeout, RinglogError
 from ringlog.limits import BROKER_SESSION_MS, CONTROLLER_ANSWER_MS_MAX
-from ringlog.net import cluster_messages, messages
+from ringlog.net import cluster_messages, messages, move_messages
 from ringlog.net.messages import ErrorReply, decode_body, encode_body
 from ringlog.net.peer_links import PeerLinks, PeerMessage
 from ringlog.net.wire_errors import error_reply, raised
@@ -41,6 +41,8 @@ _REPLIES: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     messages.AlterTopicRequest: messages.TopicReply,
     messages.AddPartitionsRequest: messages.TopicReply,
     messages.InitProducerRequest: messages.InitProducerReply,
+    move_messages.ReassignRequest: move_messages.ReassignReply,
+    move_messages.DrainNodeRequest: move_messages.ReassignReply,
 }
 _KINDS: dict[str, type[msgspec.Struct]] = {kind.__name__: kind for kind in _REPLIES}
 
@@ -145,6 +147,10 @@ class ClusterController:
         """One pass."""
         now_ms = self._now_ms()
         self.quorum.run(max(0.0, min(wait_s, (self._deaths.next_ms(now_ms) - now_ms) / 1000)))
+        if self.image.cluster_id and self._links.cluster_id != self.image.cluster_id:
+            self.quorum.join(
+                self.image.cluster_id
+            )  # it came with a snapshot: a newcomer is sent no first record
         others, self.quorum.others = self.quorum.others, []
         for message in others:
             if message.kind == "ask":

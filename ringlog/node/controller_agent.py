@@ -21,6 +21,7 @@ from ringlog.controller.records import (
     deltas_of,
 )
 from ringlog.errors import (
+    InvalidRequest,
     PartitionBusy,
     RequestTimeout,
     RingClosed,
@@ -168,6 +169,8 @@ class ControllerAgent:
                 return commands.alter_topic(image, decode_body(body, AlterTopicRequest))
             case Api.ADD_PARTITIONS:
                 return commands.add_partitions(image, decode_body(body, AddPartitionsRequest), shards=shards)
+            case Api.REASSIGN | Api.DRAIN_NODE:
+                raise InvalidRequest("this node is by itself: there is no other one to move anything to")
         raise UnsupportedVersion(f"api {asker.api_key} is not known to this node")
 
     def _make_way(self, name: str, records: list[MetadataRecord]) -> None:

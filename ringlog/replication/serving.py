@@ -116,6 +116,11 @@ class ServingDesk:
         return [self._plan(session, now_ms) for session in due]
 
     @property
+    def is_idle(self) -> bool:
+        """Nobody fetches here."""
+        return not self._sessions
+
+    @property
     def next_deadline_ms(self) -> int | None:
         return min((s.deadline_ms for s in self._sessions.values() if s.fetch is not None), default=None)
 

@@ -347,6 +347,8 @@ class GroupDesk:
         """When `work` has something to do, should nothing happen before."""
         if self._touched:
             return 0
+        if not self._loading:
+            return self._next_due_ms
         loading = (place.load_due_ms for place in self._loading.values())
         dues = (due_ms for due_ms in (self._next_due_ms, *loading) if due_ms is not None)
         return min(dues, default=None)

@@ -187,7 +187,7 @@ class Hosting:
             self._sweep()
         self._cluster_id = self.image.cluster_id
         for partition in [known for known in self._names if known not in wanted]:
-            self._drop(partition, deleted=ours and partition not in self.image.partitions)
+            self._drop(partition, deleted=ours and self._is_gone(partition))
         for partition, found in wanted.items():
             config = self._config_of(self.image.topics_by_id[found.topic_id])
             if partition not in self._names:
@@ -199,20 +199,27 @@ class Hosting:
                 self.store.reconfigure(self._names[partition], settings, now_ms=now_ms)
             self._configs[partition] = config
 
+    def _is_gone(self, partition: int) -> bool:
+        """Whether the metadata says that this node has no part in a partition: it was deleted, or moved to others."""
+        found = self.image.partitions.get(partition)
+        return found is None or found.shard_on(self.image.node_id) is None
+
     def _config_of(self, topic: TopicState) -> dict[str, str]:
         # The node's own topics do not follow its defaults: with another flush policy commits would mean less.
         is_internal = topic.name.startswith(INTERNAL_PREFIX)
         return with_defaults(topic.config, NOTHING if is_internal else self._topic_defaults)
 
     def _sweep(self) -> None:
-        """Remove what is left of partitions that were deleted while nobody served them. Only of those whose ids this
-        cluster has given, and has taken back: other metadata, or older, says nothing about what a directory holds."""
+        """Remove what is left of partitions that were deleted, or moved away, while nobody served them. Only of those
+        whose ids this cluster has given: other metadata, or older, says nothing about what a directory holds."""
         image = self.image
-        known = {str(image.name_of(partition)) for partition in image.partitions}
+        known = {
+            str(image.name_of(partition)) for partition in image.partitions if not self._is_gone(partition)
+        }
 
         def is_deleted(owner: Owner) -> bool:
             given = owner.cluster_id == image.cluster_id and owner.partition < image.next_partition
-            return given and owner.partition not in image.partitions
+            return given and self._is_gone(owner.partition)
 
         self.store.claims.sweep(known, is_deleted)
 
@@ -235,7 +242,7 @@ class Hosting:
 
     @property
     def next_retry_ms(self) -> int | None:
-        return min(self._retry_at_ms.values(), default=None)
+        return min(self._retry_at_ms.values()) if self._retry_at_ms else None
 
     def begin_at(self, hosted: HostedPartition, offset: int, now_ms: int) -> None:
         """Give up what a partition holds here: it begins anew, empty, at an offset."""

@@ -315,6 +315,8 @@ class ReplicationDesk:
 
     def work(self, now_ms: int) -> None:
         """Once a cycle: ask, report, answer those whose time is up, propose."""
+        if self._is_idle:
+            return
         if self._fetchers:
             self._ask(now_ms)
         self._send_plans(self._desk.expire(now_ms), now_ms)
@@ -391,7 +393,14 @@ class ReplicationDesk:
                 self._advanced(hosted)
 
     @property
+    def _is_idle(self) -> bool:
+        """No replicated partition is here: a node by itself pays nothing for those that might be."""
+        return not self._fetchers and not self._leading and self._desk.is_idle
+
+    @property
     def next_due_ms(self) -> int | None:
+        if self._is_idle:
+            return None
         due = [at for at in (self._desk.next_deadline_ms,) if at is not None]
         due += [at for at in (fetcher.due_ms() for fetcher in self._fetchers.values()) if at is not None]
         if self._leading:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ringlog import Producer
+from ringlog import Admin, Producer
 from ringlog.consensus.messages import Voter
 from ringlog.errors import RinglogError
+from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
 from ringlog.net.messages import CreateTopicRequest, TopicReply
 from ringlog.node.clean_stop import CLEAN_STOP_NAME
@@ -145,6 +146,35 @@ def test_what_the_cluster_lacks_is_told_by_status_and_metrics(cluster: ClusterTr
     for node in cluster.nodes.values():
         soon("nothing lacks", lambda node=node: metric(node, "under_replicated_partitions") == 0)
         assert metric(node, "cluster_nodes") == 3 and metric(node, "cluster_nodes_fenced") == 0
+
+
+def test_partitions_are_moved_and_what_they_left_is_removed(cluster: ClusterTrial):
+    name = "moved"
+    cluster.create_topic(name, 2, factor=2)
+    with Producer(cluster.bootstrap) as producer, Admin(cluster.bootstrap) as admin:
+        for partition in (0, 1):
+            producer.produce(name, b"kept", partition=partition).result(stretched(WITHIN_S))
+        before = {one.index: one.replicas for one in cluster.topic(name)}
+        drained = before[0][0]
+        moves = admin.drain_node(drained)
+        assert not any(move.error for move in moves if move.partition.topic == name)
+
+        def has_left() -> bool:
+            here = Path(cluster.nodes[drained].data_dir)
+            return not any(drained in one.replicas for one in cluster.topic(name)) and not list(
+                here.glob(f"{name}-[0-9]")
+            )
+
+        soon("the move", has_left)
+        assert all(len(one.isr) == 2 for one in cluster.topic(name))
+        stays = {move.partition.topic for move in moves if move.error}
+        assert stays <= {TOPIC, "after", "__consumer_offsets"}, "three replicas need all three nodes"
+        back = {TopicPartition(name, index): replicas for index, replicas in before.items()}
+        admin.drain_node(drained, undo=True)
+        assert not any(move.error for move in admin.reassign(back))
+        soon("the way back", lambda: {one.index: one.replicas for one in cluster.topic(name)} == before)
+        producer.produce(name, b"more", partition=0).result(stretched(WITHIN_S))
+    cluster.wait_in_sync(name)
 
 
 def test_creating_a_topic_waits_for_a_node_that_is_on_its_way(cluster: ClusterTrial):

@@ -33,7 +33,7 @@ def record(**fields: int) -> bytes:
     """One record with a key, a value and a header; the lengths that are named here are wrong.
 
     >>> record().hex()
-    '1a0000000276047631023103686802'
+    '1c000000026b0476760204686b0268'
     """
     says = {
         "key_bytes": 1, "value_bytes": 2, "headers": 1, "header_key_bytes": 2, "header_value_bytes": 1, **fields,

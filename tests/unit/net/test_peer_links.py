@@ -23,8 +23,8 @@ def endpoints() -> dict[int, str]:
 def pair(endpoints: dict[int, str]) -> Iterator[tuple[PeerLinks, PeerLinks]]:
     first, second = PeerLinks(1, endpoints), PeerLinks(2, endpoints)
     yield first, second
-    first.close()
-    second.close()
+    for links in (first, second):
+        links.close()  # a test may have closed it already
 
 
 def deliver(source: PeerLinks, target: PeerLinks) -> bytes:
@@ -43,8 +43,10 @@ def test_messages_arrive(pair: tuple[PeerLinks, PeerLinks]):
     assert deliver(*pair).startswith(b"hello")
 
 
-def test_a_process_that_died_is_missed_at_once_and_met_again(endpoints: dict[int, str]):
-    first, second = PeerLinks(1, endpoints), PeerLinks(2, endpoints)
+def test_a_process_that_died_is_missed_at_once_and_met_again(
+    pair: tuple[PeerLinks, PeerLinks], endpoints: dict[int, str]
+):
+    first, second = pair
     deliver(first, second)
     assert first.lost == set()
     second.close()
@@ -55,12 +57,13 @@ def test_a_process_that_died_is_missed_at_once_and_met_again(endpoints: dict[int
 
     wait_for("the broken connection", lambda: sees({2}), stretched(WITHIN_S))
     # The event may come a moment before the socket lets go of the connection.
-    wait_for("no way to it", lambda: not first.send(2, "raft", b"to nobody"), stretched(WITHIN_S))
-    second = PeerLinks(2, endpoints)
-    wait_for("the new one", lambda: sees(set()), stretched(WITHIN_S))
-    deliver(first, second)
-    first.close()
-    second.close()
+    wait_for("nobody to send to", lambda: not first.send(2, "raft", b"to nobody"), stretched(WITHIN_S))
+    again = PeerLinks(2, endpoints)
+    try:
+        wait_for("the new one", lambda: sees(set()), stretched(WITHIN_S))
+        assert deliver(first, again).endswith(b"hello")
+    finally:
+        again.close()
 
 
 def test_nodes_of_another_cluster_are_not_heard(pair: tuple[PeerLinks, PeerLinks]):

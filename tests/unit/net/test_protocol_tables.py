@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ringlog import errors, limits
-from ringlog.net import group_messages, messages, wire_errors
+from ringlog.net import group_messages, messages, move_messages, wire_errors
 from ringlog.net.framing import Api, Flag, Header
 from ringlog.records.encode import encode
 from ringlog.records.scan import scan
@@ -116,6 +116,10 @@ def test_the_produce_reply_of_the_document_is_that_of_the_code():
         ("Split points (25)", 0, messages.SplitPointsRequest),
         ("Split points (25)", 1, messages.SplitPointsReply),
         ("Split points (25)", 2, messages.FoundSplit),
+        ("Moving replicas (26, 27)", 0, move_messages.ReassignRequest),
+        ("Moving replicas (26, 27)", 1, move_messages.DrainNodeRequest),
+        ("Moving replicas (26, 27)", 2, move_messages.ReassignReply),
+        ("Moving replicas (26, 27)", 3, move_messages.MoveResult),
         ("Errors", 0, messages.ErrorReply),
     ],
 )

@@ -1,0 +1,46 @@
+"""Moves of replicas between the nodes of a cluster: what is asked for, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ringlog.client.connection import Connection
+from ringlog.model import TopicPartition
+from ringlog.net.framing import Api
+from ringlog.net.move_messages import DrainNodeRequest, PartitionMove, ReassignReply, ReassignRequest
+
+
+class Move(NamedTuple):
+    """One partition of a move."""
+
+    partition: TopicPartition
+    replicas: list[int]
+    """The nodes that are going to keep it, the preferred leader first."""
+    error: str = ""
+    """Why it stays where it is: an error's code; "" when it moves."""
+    message: str = ""
+
+
+def reassign(
+    connection: Connection, targets: Mapping[TopicPartition, Sequence[int]], timeout_s: float | None
+) -> list[Move]:
+    """Have partitions moved to these nodes; no nodes: call off what is under way."""
+    moves = [PartitionMove(tp.topic, tp.partition, list(nodes)) for tp, nodes in targets.items()]
+    if not moves:
+        return []
+    reply = connection.call(Api.REASSIGN, ReassignRequest(moves), ReassignReply, timeout_s=timeout_s)
+    return _moves(reply)
+
+
+def drain(connection: Connection, node_id: int, *, undo: bool, timeout_s: float | None) -> list[Move]:
+    """Have everything moved off a node; `undo`: not any more."""
+    request = DrainNodeRequest(node_id, undo)
+    return _moves(connection.call(Api.DRAIN_NODE, request, ReassignReply, timeout_s=timeout_s))
+
+
+def _moves(reply: ReassignReply) -> list[Move]:
+    return [
+        Move(TopicPartition(one.topic, one.partition), list(one.replicas), one.error, one.message)
+        for one in reply.moves
+    ]

@@ -1,0 +1,57 @@
+"""Bodies of requests that move replicas between the nodes of a cluster, and of their reply. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from ringlog.limits import FETCH_PARTITIONS_MAX, REPLICATION_FACTOR_MAX
+from ringlog.net.messages import Int64
+
+
+class _Body(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A control body: a msgpack array of its fields in order."""
+
+
+class PartitionMove(_Body, frozen=True):
+    """Where the replicas of a partition shall be; nowhere: as before a move that is under way."""
+
+    topic: str
+    partition: Int64
+    """Its index in the topic."""
+    replicas: Annotated[list[Int64], msgspec.Meta(max_length=REPLICATION_FACTOR_MAX)]
+    """Ids of nodes, the preferred leader first."""
+
+
+class ReassignRequest(_Body, frozen=True):
+    """Move partitions. Each is judged on its own."""
+
+    moves: Annotated[list[PartitionMove], msgspec.Meta(min_length=1, max_length=FETCH_PARTITIONS_MAX)]
+
+
+class DrainNodeRequest(_Body, frozen=True):
+    """Move all replicas of a node elsewhere, and give it no new ones."""
+
+    node_id: Int64
+    undo: bool = False
+    """It may have replicas again; moves off it that are under way are called off."""
+
+
+class MoveResult(_Body, frozen=True):
+    """What becomes of one partition."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    """Where its replicas are going to be."""
+    error: str
+    """An error's code if it does not move, "" if it does."""
+    message: str
+
+
+class ReassignReply(_Body, frozen=True):
+    """The moves have begun: the old replicas go when the new ones are in sync. In the order of the request."""
+
+    moves: list[MoveResult]
+    version: int

@@ -1,0 +1,133 @@
+"""Moves of replicas: to nodes that are named, and off a node that is to go; each partition judged on its own."""
+
+from __future__ import annotations
+
+from ringlog.controller import brokers, isr, moves
+from ringlog.controller.commands import create_topic
+from ringlog.controller.image import MetadataImage
+from ringlog.controller.records import Partition, decode_record, encode_record
+from ringlog.net.cluster_messages import (
+    AlterIsrRequest,
+    BrokerHeartbeatRequest,
+    IsrChange,
+    RegisterBrokerRequest,
+)
+from ringlog.net.messages import CreateTopicRequest
+from ringlog.net.move_messages import DrainNodeRequest, PartitionMove, ReassignReply, ReassignRequest
+
+
+def done(image: MetadataImage, outcome):
+    for record in outcome.records:
+        image.replay(decode_record(encode_record(record)))
+    return outcome.reply(image)
+
+
+def cluster(nodes: int, factor: int, partitions: int = 4) -> MetadataImage:
+    image = MetadataImage()
+    for node_id in range(1, nodes + 1):
+        request = RegisterBrokerRequest(node_id, f"life-{node_id}", f"disk-{node_id}", [], "", shards=2)
+        epoch = done(image, brokers.register(image, request)).broker_epoch
+        done(image, brokers.heartbeat(image, BrokerHeartbeatRequest(node_id, epoch, 9), committed_version=9))
+    request = CreateTopicRequest("t", partitions, factor)
+    done(image, create_topic(image, request, shards=1, default_partitions=1, nodes=nodes))
+    return image
+
+
+def partition(image: MetadataImage, index: int = 0) -> Partition:
+    return image.partitions[image.topics["t"].partitions[index]]
+
+
+def all_in_sync(image: MetadataImage) -> None:
+    """Every leader finds all replicas in sync, and proposes that."""
+    for number in list(image.partitions):
+        found = image.partitions[number]
+        members = [(node_id, image.brokers[node_id].broker_epoch) for node_id in found.replicas]
+        change = IsrChange(number, found.leader_epoch, found.partition_epoch, members)
+        epoch = image.brokers[found.leader].broker_epoch
+        done(image, isr.alter_isr(image, AlterIsrRequest(found.leader, epoch, [change])))
+
+
+def reassign(image: MetadataImage, *wanted: tuple[str, int, list[int]]) -> ReassignReply:
+    return done(image, moves.reassign(image, ReassignRequest([PartitionMove(*one) for one in wanted])))
+
+
+def test_a_partition_moves_when_its_new_replicas_are_in_sync():
+    image = cluster(nodes=4, factor=2)
+    before = partition(image)
+    target = [node_id for node_id in (4, 3, 2, 1) if node_id not in before.replicas]
+    (result,) = reassign(image, ("t", 0, target)).moves
+    assert (result.error, result.replicas) == ("", target)
+    under_way = partition(image)
+    assert set(under_way.replicas) == {1, 2, 3, 4} and under_way.isr == before.isr
+    assert set(under_way.removing) == set(before.replicas)
+    all_in_sync(image)
+    after = partition(image)
+    assert (list(after.replicas), set(after.isr)) == (target, set(target))
+    assert after.leader == target[0] and after.leader_epoch > before.leader_epoch
+
+
+def test_a_move_is_called_off():
+    image = cluster(nodes=4, factor=2)
+    before = partition(image)
+    reassign(image, ("t", 0, [node for node in (1, 2, 3, 4) if node not in before.replicas]))
+    (result,) = reassign(image, ("t", 0, [])).moves
+    assert result.error == "" and result.replicas == list(before.replicas)
+    after = partition(image)
+    assert (after.replicas, after.isr, after.leader) == (before.replicas, before.isr, before.leader)
+    (again,) = reassign(image, ("t", 0, [])).moves
+    assert again.error == "INVALID_REQUEST" and "not being moved" in again.message
+
+
+def test_one_move_that_cannot_be_does_not_stop_the_others():
+    image = cluster(nodes=3, factor=2)
+    results = reassign(
+        image,
+        ("t", 0, [9]),
+        ("t", 99, [1]),
+        ("ghost", 0, [1]),
+        ("t", 1, [1, 1]),
+        ("t", 2, [3, 1]),
+        ("t", 2, [1, 2]),
+    ).moves
+    assert [result.error for result in results] == [
+        "INVALID_REQUEST",
+        "INVALID_REQUEST",
+        "UNKNOWN_TOPIC",
+        "INVALID_REQUEST",
+        "",
+        "INVALID_REQUEST",
+    ]
+
+
+def test_a_drained_node_keeps_nothing_and_gets_nothing():
+    image = cluster(nodes=4, factor=3, partitions=8)
+    held = [found for found in image.partitions.values() if 2 in found.replicas]
+    reply = done(image, moves.drain(image, DrainNodeRequest(2)))
+    assert len(reply.moves) == len(held) and not any(result.error for result in reply.moves)
+    assert all(2 not in result.replicas and len(set(result.replicas)) == 3 for result in reply.moves)
+    all_in_sync(image)
+    assert not any(2 in found.replicas for found in image.partitions.values())
+    request = CreateTopicRequest("new", 8, 3)
+    done(image, create_topic(image, request, shards=1, default_partitions=1, nodes=4))
+    assert not any(2 in found.replicas for found in image.partitions.values())
+    again = RegisterBrokerRequest(2, "next life", "disk-2", [], "", shards=2)
+    done(image, brokers.register(image, again))
+    assert image.brokers[2].draining, "also after a restart"
+
+
+def test_a_drain_without_another_node_says_so_and_moves_nothing():
+    image = cluster(nodes=3, factor=3)
+    before = dict(image.partitions)
+    reply = done(image, moves.drain(image, DrainNodeRequest(3)))
+    assert {result.error for result in reply.moves} == {"NOT_ENOUGH_BROKERS"}
+    assert image.partitions == before
+
+
+def test_a_drain_is_taken_back():
+    image = cluster(nodes=4, factor=3)
+    before = {number: (set(found.replicas), found.isr) for number, found in image.partitions.items()}
+    done(image, moves.drain(image, DrainNodeRequest(1)))
+    done(image, moves.drain(image, DrainNodeRequest(1, undo=True)))
+    after = {number: (set(found.replicas), found.isr) for number, found in image.partitions.items()}
+    assert after == before
+    assert not image.brokers[1].draining
