@@ -38,6 +38,15 @@ def values_of(settings: Sequence[Setting]) -> dict[str, str]:
     return {setting.name: setting.value for setting in settings}
 
 
+def number_of(settings: Sequence[Setting], name: str) -> int:
+    """The value of one of them.
+
+    >>> number_of([Setting("frames_ahead", "32", "enough for all streams")], "frames_ahead")
+    32
+    """
+    return int(values_of(settings)[name])
+
+
 KAFKA_HEAP = (
     Setting("-Xms", "1g", "the heap does not grow while it is measured"),
     Setting("-Xmx", "1g", "1 to 2 GB is what Kafka's own guide gives one node; the page cache gets the rest"),
@@ -140,8 +149,9 @@ NATS_STREAM = (
     Setting("discard", "old", "the default"),
     Setting("allow_direct", "true", "reads need no round through the leader"),
 )
-NATS_ACKS_AHEAD = 4_000
-"""Publishes that wait for an ack on one connection: the server always has some to work on."""
+NATS_CLIENT = (
+    Setting("acks_ahead", "4000", "publishes that wait for an ack: the server always has some to work on"),
+)
 
 REDIS_SERVER = (
     Setting("save", "", "no snapshots beside the append-only file: they would double the writes"),
@@ -158,18 +168,25 @@ REDIS_FSYNC = {
     "D1": Setting("appendfsync", "no", "answered once written to the file"),
     "D2": Setting("appendfsync", "always", "answered after the flush, one for all clients of a loop"),
 }
-REDIS_PIPELINE_BYTES = 256 * 1024
-"""Commands that go out in one write, before their answers are read."""
+REDIS_CLIENT = (
+    Setting("pipeline_bytes", "262144", "commands that go out in one write, before their answers are read"),
+    Setting("pipelines_ahead", "4", "the server always has some to work on"),
+)
 
 RABBITMQ_SERVER = (
     Setting("stream.frame_max", "8388608", "records of 1 MB, and frames as large as ringlog's groups"),
     Setting("stream.heartbeat", "0", "no heartbeats: a client that is busy is not cut off"),
 )
-RABBITMQ_FRAME_BYTES = 512 * 1024
-"""Records of one publish frame: half of ringlog's groups, and more gained nothing."""
-RABBITMQ_ENTRY_BYTES = 128 * 1024
-"""Records under one publishing id, uncompressed: the server handles and confirms entries, not records."""
-RABBITMQ_FRAMES_AHEAD = 32
-"""Frames that wait for their confirms on one connection: every stream always has some to work on."""
-RABBITMQ_CREDITS = 512
-"""Chunks that a subscription is sent ahead of the consumer: with few, the server waits for credits after each."""
+RABBITMQ_CLIENT = (
+    Setting("frame_bytes", "524288", "records of one publish frame: larger ones gained nothing"),
+    Setting(
+        "entry_bytes",
+        "131072",
+        "records under one publishing id, uncompressed: the server handles and confirms entries, and one record of "
+        "100 B to each is ten times slower",
+    ),
+    Setting("frames_ahead", "32", "frames that wait for confirms: every stream always has some to work on"),
+    Setting(
+        "credits", "512", "chunks ahead of the consumer: with few, the server waits for credits after each"
+    ),
+)

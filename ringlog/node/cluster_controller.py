@@ -147,6 +147,10 @@ class ClusterController:
         """One pass."""
         now_ms = self._now_ms()
         self.quorum.run(max(0.0, min(wait_s, (self._deaths.next_ms(now_ms) - now_ms) / 1000)))
+        if self.image.cluster_id and self._links.cluster_id != self.image.cluster_id:
+            self.quorum.join(
+                self.image.cluster_id
+            )  # it came with a snapshot: a newcomer is sent no first record
         others, self.quorum.others = self.quorum.others, []
         for message in others:
             if message.kind == "ask":

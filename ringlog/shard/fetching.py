@@ -212,13 +212,14 @@ class FetchDesk:
 
     def gone(self, hosted: HostedPartition, now_ms: int) -> None:
         """A partition is no longer open here: those who wait for it are told."""
-        for session in list(hosted.watchers):
+        watchers = list(hosted.watchers)
+        hosted.watchers.clear()  # first: one that may go on to read here begins to watch again
+        for session in watchers:
             assert isinstance(session, FetchSession)
             session.hot[hosted.partition] = None
             session.unwatched.add(hosted.partition)
             if session.waiting is not None and self._serve(session.waiting, now_ms):
                 session.waiting = None
-        hosted.watchers.clear()
 
     def expire(self, now_ms: int) -> None:
         """End the fetches whose time is up."""

@@ -25,7 +25,7 @@ from tests.support.checkers.replicas import check_replicas
 from tests.support.checkers.violations import report
 from tests.support.load import Load
 from tests.support.node import NodeProcess, wait_for
-from tests.support.patience import stretched
+from tests.support.patience import Patience, stretched
 from tests.support.raw_client import RawClient
 
 TOPIC = "orders"
@@ -254,22 +254,21 @@ class ClusterTrial:
 
     def audit(self) -> int:
         """Read the whole topic at its leaders while nobody produces, by plain fetches; the records in it."""
-        count = 0
         with Recorder(self.recordings, f"auditor-{time.monotonic_ns()}") as recorder:
-            for one in self.topic():
+            return sum(self._audit(recorder, index) for index in range(self.partitions))
+
+    def _audit(self, recorder: Recorder, index: int) -> int:
+        """Read a partition from its start to its end. Leadership may go home meanwhile: then it is read anew there."""
+        patience = Patience(stretched(READY_WITHIN_S))
+        while True:
+            try:
+                one = self.topic()[index]
                 with RawClient(self.nodes[one.leader_node].endpoint) as client:
-                    label = f"{TOPIC}-{one.index}"
-                    at, end = client.start_offset(one.partition), client.end_offset(one.partition)
-                    recorder.positioned(label, at)
-                    while at < end:
-                        records, following = client.read(one.partition, at)
-                        assert following > at, f"a fetch of {label} at {at} brings nothing; it ends at {end}"
-                        offsets = [record.offset for record in records]
-                        recorder.polled(label, offsets, [record.value for record in records])
-                        count += len(records)
-                        at = following
-                    recorder.read_all(label, end)
-        return count
+                    return _read_all(client, recorder, f"{TOPIC}-{index}", one.partition)
+            except (RinglogError, LookupError) as error:
+                assert not patience.is_over, f"{TOPIC}-{index} cannot be read: {error}"
+                assert isinstance(error, LookupError) or error.retriable, error
+                time.sleep(0.05)
 
     def judge(self, records_min: int = 1) -> None:
         """After the load has ended, with all nodes up: read everything, stop all, and let C1, C2 and C3 speak."""
@@ -286,3 +285,17 @@ class ClusterTrial:
             found += node.watch.leaks(within_s=1)
         found += check_replicas([node.data_dir for node in self.nodes.values()], TOPIC)
         assert not found, report(found)
+
+
+def _read_all(client: RawClient, recorder: Recorder, label: str, partition: int) -> int:
+    """All records of a partition, written down for the judge; how many there are."""
+    count, at, end = 0, client.start_offset(partition), client.end_offset(partition)
+    recorder.positioned(label, at)
+    while at < end:
+        records, following = client.read(partition, at)
+        assert following > at, f"a fetch of {label} at {at} brings nothing; it ends at {end}"
+        recorder.polled(label, [record.offset for record in records], [record.value for record in records])
+        count += len(records)
+        at = following
+    recorder.read_all(label, end)
+    return count

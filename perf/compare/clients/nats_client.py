@@ -22,9 +22,10 @@ from perf.compare.clients.pipeline import (
 )
 from perf.compare.model import Durability
 from perf.compare.payload import Payload
-from perf.peers.settings import NATS_ACKS_AHEAD
+from perf.peers.settings import NATS_CLIENT, number_of
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"lang":"perf","version":"1","protocol":1}\r\nPING\r\n'
+ACKS_AHEAD = number_of(NATS_CLIENT, "acks_ahead")
 PULL_RECORDS = 2_000
 PULL_EXPIRES_NS = 30_000_000_000
 BURST_RECORDS = 256
@@ -106,7 +107,7 @@ class NatsProducer(StepProducer):
         self._pipeline: Pipeline | None = None
         if not self._silent:
             self._connection.sendall(b"SUB _in 1\r\n")
-            self._pipeline = Pipeline(self._connection, self._count, NATS_ACKS_AHEAD)
+            self._pipeline = Pipeline(self._connection, self._count, ACKS_AHEAD)
 
     def _count(self, data: bytes) -> int:
         acks = 0

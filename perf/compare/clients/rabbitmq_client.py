@@ -23,13 +23,12 @@ from perf.compare.clients.pipeline import (
 )
 from perf.compare.model import Durability
 from perf.compare.payload import Payload
-from perf.peers.settings import (
-    RABBITMQ_CREDITS,
-    RABBITMQ_ENTRY_BYTES,
-    RABBITMQ_FRAME_BYTES,
-    RABBITMQ_FRAMES_AHEAD,
-)
+from perf.peers.settings import RABBITMQ_CLIENT, number_of
 
+FRAME_BYTES = number_of(RABBITMQ_CLIENT, "frame_bytes")
+ENTRY_BYTES = number_of(RABBITMQ_CLIENT, "entry_bytes")
+FRAMES_AHEAD = number_of(RABBITMQ_CLIENT, "frames_ahead")
+CREDITS = number_of(RABBITMQ_CLIENT, "credits")
 ENTRY_RECORDS_MAX = 65_535
 
 
@@ -118,11 +117,11 @@ class RabbitmqProducer(StepProducer):
         self._next = 0
 
     def produce(self, payload: Payload, records: int) -> Timed:
-        step = max(RABBITMQ_FRAME_BYTES // payload.record_bytes, 1)
+        step = max(FRAME_BYTES // payload.record_bytes, 1)
         if self._place.durability is not Durability.D0:
             entries = -(-step // entry_records(payload.record_bytes))
             for pipeline in self._pipelines:
-                pipeline.window = entries * RABBITMQ_FRAMES_AHEAD
+                pipeline.window = entries * FRAMES_AHEAD
         return self.steps(payload, records, step)
 
     def send(self, values: npt.NDArray[np.uint8]) -> None:
@@ -147,7 +146,7 @@ def entry_records(record_bytes: int) -> int:
     >>> entry_records(1_000_000)
     1
     """
-    return min(max(RABBITMQ_ENTRY_BYTES // record_bytes, 1), ENTRY_RECORDS_MAX)
+    return min(max(ENTRY_BYTES // record_bytes, 1), ENTRY_RECORDS_MAX)
 
 
 class RabbitmqConsumer(SocketReader):
@@ -172,7 +171,7 @@ class RabbitmqConsumer(SocketReader):
         if not self._begun:
             self._begun = True
             for number in range(len(self._used)):
-                self._credit(number, RABBITMQ_CREDITS)
+                self._credit(number, CREDITS)
         values: list[Any] = []
         for at, link in self._ready(timeout_s):
             for key, body in link.arrived():
@@ -182,7 +181,7 @@ class RabbitmqConsumer(SocketReader):
                 values += found
                 number = at * wire.PUBLISHERS_MAX + subscription
                 self._used[number] += 1
-                if self._used[number] >= RABBITMQ_CREDITS // 2:
+                if self._used[number] >= CREDITS // 2:
                     self._credit(number, self._used[number])
                     self._used[number] = 0
         return values

@@ -20,9 +20,10 @@ from perf.compare.clients.pipeline import (
 )
 from perf.compare.model import Durability
 from perf.compare.payload import Payload
-from perf.peers.settings import REDIS_PIPELINE_BYTES
+from perf.peers.settings import REDIS_CLIENT, number_of
 
-PIPELINES_AHEAD = 4
+PIPELINE_BYTES = number_of(REDIS_CLIENT, "pipeline_bytes")
+PIPELINES_AHEAD = number_of(REDIS_CLIENT, "pipelines_ahead")
 RANGE_BYTES = 1 << 20
 """About what one XRANGE is to bring."""
 
@@ -78,7 +79,7 @@ class RedisProducer(StepProducer):
         return answers
 
     def produce(self, payload: Payload, records: int) -> Timed:
-        step = max(REDIS_PIPELINE_BYTES // payload.record_bytes, 1)
+        step = max(PIPELINE_BYTES // payload.record_bytes, 1)
         if self._pipeline is not None:
             self._pipeline.window = step * PIPELINES_AHEAD
         return self.steps(payload, records, step)

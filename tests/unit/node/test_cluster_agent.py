@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from ringlog.config import NodeConfig
+from ringlog.consensus.messages import Snapshot, Voter
 from ringlog.controller.image import MetadataImage
-from ringlog.controller.records import decode_delta
+from ringlog.controller.records import Identity, decode_delta
 from ringlog.net.cluster_messages import AlterIsrReply, AlterIsrRequest, IsrChange
 from ringlog.net.framing import HEADER_BYTES, Api, Flag
 from ringlog.net.group_messages import OFFSETS_TOPIC
@@ -23,7 +24,9 @@ from ringlog.net.messages import (
     decode_body,
     encode_body,
 )
+from ringlog.node.cluster_controller import ClusterController
 from ringlog.node.cluster_parts import NodeLife, cluster_agent
+from ringlog.node.quorum_store import QuorumStore
 from ringlog.ring.board import ProcessState, Topology
 from ringlog.ring.frame import frame_header
 from ringlog.shard.commands import NodeApi, node_frame, pack_u64
@@ -190,6 +193,17 @@ def test_a_new_controller_process_of_the_same_life_begins_with_all_that_was_told
     assert world.image.version >= version and "t" in world.image.topics
     assert world.image.brokers[NODE].broker_epoch == epoch, "it is the same life"
     ready(world)
+
+
+def test_a_newcomer_that_gets_a_snapshot_belongs_to_its_cluster_from_then_on(tmp_path: Path):
+    voters = (Voter(1, ""),)
+    store = QuorumStore(str(tmp_path), 1, voters)
+    controller = ClusterController(store, {1: f"tcp://127.0.0.1:{free_port()}"}, now_ms=lambda: 0.0)
+    controller.restore(Snapshot(5, 1, voters, msgspec.msgpack.encode([Identity("c1u57e7", 2)])))
+    assert store.cluster_id == ""
+    controller.run(0.0)
+    assert store.cluster_id == "c1u57e7"
+    controller.close()
 
 
 def test_a_topic_is_answered_when_the_shards_serve_it(world: World):

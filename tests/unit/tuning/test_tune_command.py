@@ -69,6 +69,37 @@ def test_apply_alone_leaves_the_kernel_alone(tune, kernel, tmp_path):
     assert "[never]" in kernel.read_text() and (tmp_path / "data" / "node.toml").exists()
 
 
+def test_compare_runs_the_nodes_own_settings_and_then_the_advice_over_them(
+    tune, kernel, tmp_path, monkeypatch
+):
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "node.toml").write_text('nets = 1\nconnections_max = 77\n[topic_defaults]\n"flush" = "os"\n')
+    told = []
+
+    def run_node(directory, settings, loads, seconds):
+        told.append(settings)
+        return [2.0 if load.more_is_better == (len(told) % 2 == 0) else 1.0 for load in loads]
+
+    monkeypatch.setattr("tuning.compare._run_node", run_node)
+    done = tune("--compare", "--compare-seconds", "0.1", "--json", "--policy", "laptop")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    advised = {setting["name"]: setting["value"] for setting in found["advice"]["settings"]}
+    for before, after in zip(told[::2], told[1::2], strict=True):
+        assert before["connections_max"] == after["connections_max"] == 77
+        assert before["shards"] == 0 and after["shards"] == advised["shards"]
+        assert before["topic_defaults"] == {"flush": "os"}
+        assert after["topic_defaults"] == {"flush": "os", "segment.bytes": advised["segment.bytes"]}
+    assert [(run["before"], run["after"]) for run in found["compared"]] == [
+        (1.0, 2.0),
+        (1.0, 2.0),
+        (2.0, 1.0),
+    ]
+    shown = tune("--compare", "--compare-seconds", "0.1").stdout
+    assert shown.count("2.00 ×") == 3, "each is twice as good, whatever its unit"
+
+
 def test_programs_get_one_object(tune, kernel):
     [line] = tune("--json").stdout.splitlines()
     told = json.loads(line)

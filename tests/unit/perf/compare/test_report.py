@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import os
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
+from rich.console import Console
 
-from perf.compare import history
+from perf.compare import command, history
 from perf.compare.html_page import page
 from perf.compare.model import Durability, Latency, Samples, Throughput, Workload
 from perf.compare.plots import NoPlots, plots_of
@@ -124,6 +127,33 @@ def test_the_history_command_shows_figures_by_name(tmp_path):
         "commits": ["0123456789ab"],
         "figures": {"produce.100B.p16.x1.ringlog-D2/nats-D2": [25.0]},
     }
+
+
+def test_history_is_plotted_or_one_line_says_what_to_install(tmp_path):
+    path, picture = str(tmp_path / "history.ndjson"), tmp_path / "history.png"
+    history.append(history.entry_of(fixed()), path)
+    drawn = CliRunner().invoke(history.history, ["--file", path, "--plot", str(picture)])
+    if importlib.util.find_spec("matplotlib") is None:
+        assert drawn.exit_code == 1 and "pip install" in drawn.output and not picture.exists()
+    else:
+        assert drawn.exit_code == 0, drawn.output
+        assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("file_system", "device", "says"),
+    [("tmpfs", "tmpfs", "nothing is durable there"), ("ext4", "vda", "not on NVMe"), ("xfs", "nvme0n1", "")],
+)
+def test_a_directory_that_is_not_on_nvme_is_warned_of(tmp_path, monkeypatch, file_system, device, says):
+    storage = Storage(file_system, "rw", f"/dev/{device}", "disk", "write back")
+    monkeypatch.setattr(
+        command, "describe", lambda directory: msgspec.structs.replace(MACHINE, storage=storage)
+    )
+    monkeypatch.setattr(command, "is_nvme", lambda directory: device.startswith("nvme"))
+    said = Console(record=True, width=200, file=io.StringIO())
+    command.warn(str(tmp_path), said)
+    text = said.export_text()
+    assert says in text and bool(text.strip()) == bool(says)
 
 
 def test_the_readme_gets_the_tables_between_its_marks_and_keeps_the_rest():
