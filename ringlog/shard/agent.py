@@ -105,6 +105,8 @@ class ShardAgent:
         if not self._links.announce_wait():
             return 0.0
         wait_s = IDLE_WAIT_S if room else FULL_RING_WAIT_S
+        if self._shown_ms != now_ms:  # the counts of this pass are still to be shown
+            wait_s = min(wait_s, max(0, self._shown_ms + SHOW_MS - now_ms) / 1000)
         core = self.core
         for due_ms in (
             core.fetches.next_deadline_ms,

@@ -66,9 +66,13 @@ def test_produce_is_refused_before_the_disk_is_full_and_nothing_else_is(tmp_path
             client.create_topic("while-full", 1)
             with ringlog.Admin(trial.node.bootstrap) as admin:
                 assert admin.delete_records(TOPIC, {0: 1}) == {0: 1}
-            found = control.status(str(disk / "data"), sample_s=0.3)
-            assert any("disk is full" in what for what in found.wrong), found.wrong
-            assert not any("disk errors" in what for what in found.wrong), found.wrong
+
+            def told() -> list[str]:
+                wrong = control.status(str(disk / "data"), sample_s=0.3).wrong
+                return wrong if any("disk is full" in what for what in wrong) else []
+
+            wrong = wait_for("the word of it", told, within_s=stretched(3))
+            assert not any("disk errors" in what for what in wrong), wrong
             ballast.drop()
             wait_for("produce again", lambda: not is_refused(), within_s=stretched(RECOVERED_WITHIN_S))
 
