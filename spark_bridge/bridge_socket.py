@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Iterator
 
 import zmq
@@ -10,6 +11,7 @@ import zmq
 from ringlog.limits import CONNECTIONS_MAX
 from ringlog.net.router import RouterSocket
 
+_GONE_KEPT = 256
 _RECEIVE_MAX = 256
 """Messages taken before finished work gets its turn."""
 
@@ -24,6 +26,8 @@ class BridgeSocket:
         for source in (self._router.socket, self._router.monitor, self._wake_fd):
             self._poller.register(source, zmq.POLLIN)
         self._known: set[bytes] = set()
+        self._gone: deque[bytes] = deque(maxlen=_GONE_KEPT)
+        """Those who left last: a message of theirs may come behind the news of it, and nobody would take the answer."""
 
     @property
     def endpoints(self) -> list[str]:
@@ -51,6 +55,8 @@ class BridgeSocket:
             except zmq.Again:
                 return
             name = bytes(client.buffer)
+            if name in self._gone:
+                continue
             if name not in self._known:
                 self._known.add(name)
                 self._router.connections.met(_descriptor(parts[0]), name)
@@ -65,6 +71,7 @@ class BridgeSocket:
         """The clients whose connections ended."""
         gone = [client for client, _ in self._router.follow_connections(None)]
         self._known.difference_update(gone)
+        self._gone.extend(gone)
         return gone
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from ringlog.errors import OffsetOutOfRange, RinglogError
 from spark_bridge.arrow_rows import decoded, decoded_columns, within
 from spark_bridge.bridge import Bridge
 from spark_bridge.bridge_client import bridge_cluster, read_bridged
+from spark_bridge.bridge_readers import IDLE_S
 from spark_bridge.direct import read_direct
 from spark_bridge.gaps import GapPolicy
 from spark_bridge.ranges import OffsetRange
@@ -103,7 +104,7 @@ def test_an_executor_that_dies_in_the_middle_is_let_go_of(ringlog_node, bridge):
     child.kill()
     child.wait()
     wait_for("nobody waits", lambda: len(bridge._desk) == 0, stretched(15))
-    wait_for("no reader", lambda: len(bridge._readers) == 0, stretched(15))
+    wait_for("no reader", lambda: len(bridge._readers) == 0, stretched(IDLE_S + 15))
 
 
 def test_what_the_log_does_not_have_is_an_error_of_its_own_kind(ringlog_node, bridge):
