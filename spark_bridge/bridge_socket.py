@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import zmq
 
 from ringlog.limits import CONNECTIONS_MAX
-from ringlog.net.router import RouterSocket
+from ringlog.net.router import RouterSocket, descriptor
 
 _GONE_KEPT = 256
 _RECEIVE_MAX = 256
@@ -59,7 +59,7 @@ class BridgeSocket:
                 continue
             if name not in self._known:
                 self._known.add(name)
-                self._router.connections.met(_descriptor(parts[0]), name)
+                self._router.connections.met(descriptor(parts[0]), name)
             self._router.connections.took(name, sum(len(part) for part in parts))
             yield name, memoryview(parts[0].buffer)
 
@@ -77,10 +77,3 @@ class BridgeSocket:
     def close(self) -> None:
         self._router.close()
         os.close(self._wake_fd)
-
-
-def _descriptor(frame: zmq.Frame) -> int:
-    try:
-        return int(frame.get(zmq.SRCFD))
-    except zmq.ZMQError:
-        return -1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Sequence
 
 import click
@@ -15,8 +14,7 @@ from perf.cluster.benchmarks import BENCHMARKS, ClusterBench
 from perf.cluster.nodes import BenchCluster, BenchNode, running
 from perf.cluster.scale import SCALES
 from perf.machine import describe
-from perf.micro.report import Report, commit_of, disk_engine, publish
-from perf.micro.result import Result
+from perf.micro.report import Report, commit_of, disk_engine, in_turn, publish
 
 DEFAULT_DIR = "build/bench"
 DEFAULT_JSON = "bench-results/cluster.json"
@@ -46,17 +44,10 @@ def cluster(
     if kills is not None:
         chosen = chosen._replace(kills=kills)
     nodes, single = BenchCluster(directory), BenchNode(f"{directory}/single")
-    results: list[Result] = []
     try:
         with running(single), running(nodes):
             bench = ClusterBench(chosen, nodes, single)
-            names = list(only) or list(BENCHMARKS)
-            for number, name in enumerate(names, start=1):
-                progress.print(f"[{number}/{len(names)}] {name} …", end=" ", highlight=False, markup=False)
-                began = time.perf_counter()
-                found = BENCHMARKS[name](bench)
-                results += found if isinstance(found, list) else [found]
-                progress.print(f"{time.perf_counter() - began:.1f} s", highlight=False)
+            results = in_turn(BENCHMARKS, only, bench, progress)
     finally:
         shutil.rmtree(directory)
     source = os.path.dirname(os.path.abspath(__file__))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 from rich.console import Console
@@ -13,6 +16,8 @@ from rich.table import Table
 from perf.machine import Machine
 from perf.micro.result import Result
 from ringlog.disk.choose import open_disk
+
+B = TypeVar("B")
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -37,6 +42,24 @@ def commit_of(directory: str) -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return found.stdout.strip()
+
+
+def in_turn(
+    benchmarks: Mapping[str, Callable[[B], Result | list[Result]]],
+    only: Sequence[str],
+    bench: B,
+    progress: Console,
+) -> list[Result]:
+    """Run the benchmarks that are asked for, all when none is, and tell how long each took."""
+    results: list[Result] = []
+    names = list(only) or list(benchmarks)
+    for number, name in enumerate(names, start=1):
+        progress.print(f"[{number}/{len(names)}] {name} …", end=" ", highlight=False, markup=False)
+        began = time.perf_counter()
+        found = benchmarks[name](bench)
+        results += found if isinstance(found, list) else [found]
+        progress.print(f"{time.perf_counter() - began:.1f} s", highlight=False)
+    return results
 
 
 def publish(report: Report, json_path: str, progress: Console, *, strict: bool) -> None:

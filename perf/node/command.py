@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Sequence
 
 import click
 from rich.console import Console
 
 from perf.machine import describe
-from perf.micro.report import Report, commit_of, disk_engine, publish
-from perf.micro.result import Result
+from perf.micro.report import Report, commit_of, disk_engine, in_turn, publish
 from perf.node.benchmarks import BENCHMARKS
 from perf.node.scale import SCALES
 from perf.node.setting import NodeBench
@@ -41,19 +39,12 @@ def node(
     directory = os.path.abspath(tempfile.mkdtemp(prefix="node-", dir=parent))
     chosen = SCALES[scale or "full"]
     count = shards or len(os.sched_getaffinity(0))
-    results: list[Result] = []
     try:
         with embedded(
             shards=count, data_dir=f"{directory}/data", tail_bytes_per_shard=TAIL_BYTES_PER_SHARD
         ) as running:
             bench = NodeBench(chosen, running, directory)
-            names = list(only) or list(BENCHMARKS)
-            for number, name in enumerate(names, start=1):
-                progress.print(f"[{number}/{len(names)}] {name} …", end=" ", highlight=False, markup=False)
-                began = time.perf_counter()
-                found = BENCHMARKS[name](bench)
-                results += found if isinstance(found, list) else [found]
-                progress.print(f"{time.perf_counter() - began:.1f} s", highlight=False)
+            results = in_turn(BENCHMARKS, only, bench, progress)
     finally:
         shutil.rmtree(directory)
     source = os.path.dirname(os.path.abspath(__file__))

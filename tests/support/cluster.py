@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
-import socket
 import sys
 import time
 from collections.abc import Iterable
@@ -14,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from perf.cluster.nodes import free_ports
 from ringlog.errors import RinglogError
 from ringlog.model import Durability
 from ringlog.net.framing import Api
@@ -34,24 +33,6 @@ READY_WITHIN_S = 15.0
 """Three nodes that start at once on two cores, elect a controller and register."""
 IN_SYNC_WITHIN_S = 15.0
 """Until a node that came back holds all that it missed, and the controller has taken it in."""
-_given: set[int] = set()
-"""Ports that were free, and are given away: a node may not be there yet."""
-
-
-def free_ports() -> int:
-    """A TCP port that is free together with the next one, and was not given before. None that the system gives to those
-    who connect: a node that is started again must find its own free."""
-    while True:
-        port = random.SystemRandom().randrange(15_000, 32_000, 2)
-        with socket.socket() as first, socket.socket() as second:
-            try:
-                first.bind(("127.0.0.1", port))
-                second.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-        if port not in _given:
-            _given.add(port)
-            return port
 
 
 class ClusterNode(NodeProcess):
