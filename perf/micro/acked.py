@@ -1,17 +1,29 @@
-"""Drives a LogStore as its owner does: append, run, and count what became durable."""
+"""Opens and drives a LogStore as its owner does: memory that is mapped, append, run, and count what became durable."""
 
 from __future__ import annotations
 
 import time
 
 from perf.micro.payload import Group
+from ringlog.disk.api import Disk
 from ringlog.errors import PartitionBusy
+from ringlog.limits import TAIL_BYTES_PER_SHARD
 from ringlog.log.events import Event, Fenced, Progress, Quarantined
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
+from ringlog.ring.shm import SharedMemory
 
 BUSY_MAX_S = 10.0
 """A log that refuses appends for longer than this does not recover by itself."""
+
+
+def store_of_a_shard(disk: Disk, root: str) -> LogStore:
+    """A store whose memory is mapped before it begins, as a shard's is: on a virtual machine the first touch of a
+    page can cost more than the write of its bytes, and it happens once in a shard's life."""
+    region = SharedMemory.create("perf", TAIL_BYTES_PER_SHARD)
+    region.unlink()
+    region.populate()
+    return LogStore(disk, root, memory=memoryview(region.memory))
 
 
 def wall_ms() -> int:

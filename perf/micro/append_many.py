@@ -6,7 +6,7 @@ for the checkpoints that the bytes make due.
 
 from __future__ import annotations
 
-from perf.micro.acked import append, run_until, wall_ms
+from perf.micro.acked import append, run_until, store_of_a_shard, wall_ms
 from perf.micro.payload import group
 from perf.micro.raw_disk import make_reserved, random_block, write_everywhere
 from perf.micro.result import Goal, Result, result_of
@@ -15,7 +15,6 @@ from perf.micro.scale import Bench
 from perf.stats import median
 from ringlog.disk.choose import open_disk
 from ringlog.limits import KIB
-from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
 
 WRITE_BYTES = 64 * KIB
@@ -28,7 +27,7 @@ def run(bench: Bench) -> Result:
     names = [TopicPartition("append-many", number) for number in range(bench.scale.partitions)]
     disk, raw_disk = open_disk(), open_disk()
     try:
-        store = LogStore(disk, f"{bench.directory}/log")
+        store = store_of_a_shard(disk, f"{bench.directory}/log")
         for name in names:
             store.open(name, now_ms=wall_ms())
         block = random_block(WRITE_BYTES)

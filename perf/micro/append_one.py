@@ -7,7 +7,7 @@ through the disk engine; the faster one is the limit.
 
 from __future__ import annotations
 
-from perf.micro.acked import append, run_until, wall_ms
+from perf.micro.acked import append, run_until, store_of_a_shard, wall_ms
 from perf.micro.payload import group
 from perf.micro.raw_disk import make_reserved, random_block, write_by_engine, write_by_system_calls
 from perf.micro.result import Goal, Result, result_of
@@ -16,7 +16,6 @@ from perf.micro.scale import Bench
 from perf.stats import median
 from ringlog.disk.choose import open_disk
 from ringlog.limits import KIB, MIB
-from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
 
 GROUP_BYTES = 1 * MIB
@@ -29,7 +28,7 @@ def run(bench: Bench) -> Result:
     groups = bench.scale.append_bytes // GROUP_BYTES
     disk, raw_disk = open_disk(), open_disk()
     try:
-        store = LogStore(disk, f"{bench.directory}/log")
+        store = store_of_a_shard(disk, f"{bench.directory}/log")
         store.open(NAME, now_ms=wall_ms())
         raw_bytes = groups * GROUP_BYTES // 2
         block = random_block(GROUP_BYTES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from perf.micro.acked import wall_ms
+from perf.micro.acked import store_of_a_shard, wall_ms
 from perf.micro.keyed import fill, remove, settings
 from perf.micro.payload import group
 from perf.micro.result import Goal, Result, result_of
@@ -32,7 +32,7 @@ def run(bench: Bench) -> Result:
     beside: list[float] = []
     rounds = 0
     try:
-        store = LogStore(disk, f"{bench.directory}/log")
+        store = store_of_a_shard(disk, f"{bench.directory}/log")
         store.open(NAME, now_ms=wall_ms())
 
         def without() -> float:

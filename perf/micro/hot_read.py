@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from perf.micro.acked import append, wall_ms
+from perf.micro.acked import append, store_of_a_shard, wall_ms
 from perf.micro.payload import group
 from perf.micro.result import Goal, Result, result_of
 from perf.micro.rounds import alternate, core_seconds
@@ -17,7 +17,6 @@ from ringlog.disk.choose import open_disk
 from ringlog.disk.memory import aligned
 from ringlog.limits import KIB, MIB
 from ringlog.log.settings import FlushPolicy, LogSettings
-from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
 
 READ_BYTES = 1 * MIB
@@ -33,7 +32,7 @@ def run(bench: Bench) -> Result:
     region[:] = os.urandom(READ_BYTES) * reads
     disk = open_disk()
     try:
-        store = LogStore(disk, bench.directory)
+        store = store_of_a_shard(disk, bench.directory)
         store.open(NAME, LogSettings(flush=FlushPolicy.parse("os")), now_ms=wall_ms())
         for _ in range(reads):
             append(store, NAME, made)
