@@ -160,8 +160,8 @@ REPLICA_REPLY_MS_MAX = 2_000
 REPLICA_FETCHES_MAX = 2
 """Fetches of one conversation on their way: one that waits, and one that overtakes it with news."""
 REPLICA_LULL_BYTES = 64 * KIB
-"""An answer with less says that the leader has no more: the next fetch waits until that is flushed, and reports it. After
-a larger one the next data should be under way while the last is being flushed."""
+"""An answer with less says that the leader has no more: the next fetch waits until that is flushed, and reports it.
+After a larger one the next data should be under way while the last is being flushed."""
 REPLICA_LULL_MS = 20
 """How long that fetch waits for a flush."""
 REPLICA_BACKOFF_MS = 50
