@@ -1,9 +1,9 @@
 """The network between the nodes of a cluster, which can be cut in one direction at a time: each node has a network
 namespace of its own, and they meet at a bridge. Where namespaces are not allowed, detours take their place.
 
-A cut drops packets and tells nobody: connections stay, and nothing comes through. It is made by a wrong hardware address
-for the other host, so the kernel needs neither filters nor queues. What is set up ends with this process, however it ends:
-a namespace lives as long as the `cat` in it, and that as long as its standard input.
+A cut drops packets and tells nobody: connections stay, and nothing comes through. It is made by a wrong hardware
+address for the other host, so the kernel needs neither filters nor queues. What is set up ends with this process,
+however it ends: a namespace lives as long as the `cat` in it, and that as long as its standard input.
 """
 
 from __future__ import annotations
@@ -74,7 +74,9 @@ class NamespaceWires:
         self._holders: dict[int, subprocess.Popen[bytes]] = {}
         self._hub: subprocess.Popen[bytes] | None = None
         self._cuts: set[tuple[int, int]] = set()
-        self._net = f"198.18.{random.SystemRandom().randrange(256)}"  # of the range kept for tests of networks
+        self._net = (
+            f"198.18.{random.SystemRandom().randrange(256)}"  # of the range kept for tests of networks
+        )
         self._port_here = f"rl{os.getpid():x}"
         places = [CLIENTS, *nodes]
         try:
@@ -150,7 +152,9 @@ def open_wires(nodes: Iterable[int]) -> Wires:
     try:
         return NamespaceWires(nodes)
     except NoNamespaces as why:
-        print(f"no network namespaces here ({why}): nodes speak through connections that can be held up instead")
+        print(
+            f"no network namespaces here ({why}): nodes speak through connections that can be held up instead"
+        )
         return DetourWires(nodes)
 
 

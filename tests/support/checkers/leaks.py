@@ -124,9 +124,7 @@ def _link(path: str) -> str:
 def _bound_paths(pid: int) -> set[str]:
     """Names in the file system of a process's sockets: each network namespace has a list of its own."""
     inodes = _socket_inodes(pid)
-    rows = (
-        line.split() for line in _read(f"/proc/{pid}/net/unix").decode(errors="replace").splitlines()[1:]
-    )
+    rows = (line.split() for line in _read(f"/proc/{pid}/net/unix").decode(errors="replace").splitlines()[1:])
     return {row[7] for row in rows if len(row) > 7 and row[6] in inodes and row[7].startswith("/")}
 
 
