@@ -1,6 +1,6 @@
 """The network between nodes is cut, one way or both, under load, and healed: nothing acknowledged is lost.
 
-Each node has a network of its own (`tests/support/wires.py`). A cut breaks no connection: nothing comes through any more.
+Each node has a network of its own (`tests/support/wires.py`). A cut breaks no connection: nothing comes through.
 """
 
 from __future__ import annotations
