@@ -240,7 +240,7 @@ class ReplicationDesk:
             fetcher.failed(now_ms)
             return
         head, at = decode_fetched(body)
-        parts = fetcher.take(head)
+        parts = fetcher.take(head, now_ms)
         for part in parts or ():
             data = body[at : at + part.nbytes]
             at += part.nbytes

@@ -5,6 +5,7 @@ What a shard and its network process do in a node is done here in one place: pro
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -261,6 +262,7 @@ class SimBroker:
         elif replica.follower is not None:
             fetcher = self._fetcher(replica.follower.view.leader)
             fetcher.progressed(replica.partition)
+            self._ask()
             report = fetcher.report()
             if report is not None:
                 self.machine.send(replica.follower.view.leader, report)
@@ -326,12 +328,14 @@ class SimBroker:
 
     def _fetcher(self, leader: int) -> Fetcher:
         if leader not in self._fetchers:
-            self._fetchers[leader] = Fetcher(self.node, self.node_epoch, 0, 1)
+            # Some nodes report what they hold beside their fetches, some with them, some as it comes.
+            lull_bytes = (self.node % 3) * 2 * BATCH_BYTES
+            self._fetchers[leader] = Fetcher(self.node, self.node_epoch, 0, 1, lull_bytes)
         return self._fetchers[leader]
 
     def _take_fetched(self, source: int, message: Fetched) -> None:
         fetcher = self._fetchers.get(source)
-        parts = fetcher.take(message.head) if fetcher is not None else None
+        parts = fetcher.take(message.head, self._now_ms()) if fetcher is not None else None
         if fetcher is None or parts is None:
             return
         for part, batches in zip(parts, message.batches, strict=True):
@@ -372,7 +376,7 @@ class SimBroker:
         now_ms = self._now_ms()
         self._send_plans(self._desk.expire(now_ms))
         self._ask()
-        for hosted in self.hosted.values():
+        for hosted in self._to_look_after():
             leader = hosted.replica.leader
             if leader is None:
                 continue
@@ -382,3 +386,7 @@ class SimBroker:
             if proposal is not None:
                 hosted.proposed_ms = now_ms
                 self.machine.send(CONTROLLER, proposal)
+
+    def _to_look_after(self) -> Iterable[Hosted]:
+        """The partitions whose in-sync replicas may have to change."""
+        return self.hosted.values()
