@@ -23,8 +23,9 @@ RECORDS_PER_BATCH_MAX = 4 * MIB
 HEADERS_PER_RECORD_MAX = 1 * KIB
 DECOMPRESSED_BYTES_MAX = 64 * MIB
 """Absolute cap on what one compressed batch may unfold to."""
-RECOMPRESSED_BYTES_MAX = 16 * MIB
-"""What a batch may unfold to whose topic wants another codec: a node holds it three times over for a moment."""
+LOOKED_INTO_BYTES_MAX = 16 * MIB
+"""What a batch may unfold to in a topic that is compacted or has a codec of its own: a node must look into it, and
+holds it three times over for a moment. All batches of one request together: DECOMPRESSED_BYTES_MAX."""
 
 # Writes of one partition.
 WRITE_BYTES_TARGET = 2 * MIB

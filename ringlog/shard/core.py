@@ -187,7 +187,7 @@ class ShardCore:
         if log.settings.compact:
             require_keys(data, hosted.name)
         if log.settings.codec is not None:
-            data, batches = _recompressed(data, batches, log.settings.codec)
+            data, batches = _recompressed(data, batches, log.settings.codec, log.settings.append_bytes_max)
         leader = hosted.replica.leader if hosted.replica is not None else None
         if leader is None:
             epoch, acks_at, queue = 0, log.settings.flush.acks_at, hosted.acks
@@ -433,13 +433,13 @@ def _check_codecs(data: memoryview) -> None:
 
 
 def _recompressed(
-    data: memoryview, batches: list[BatchInfo], codec: Codec
+    data: memoryview, batches: list[BatchInfo], codec: Codec, bytes_max: int
 ) -> tuple[memoryview, list[BatchInfo]]:
     """The batches under the codec of their topic, and what the log must know of them."""
     table = scan(data, level="headers").table
     if not needs_recompression(table, codec):
         return data, batches
-    made = recompress(data, table, codec)
+    made = recompress(data, table, codec, bytes_max)
     return memoryview(made), batch_infos(scan(made, level="headers", bytes_max=len(made)).table)
 
 

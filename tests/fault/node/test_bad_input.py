@@ -8,7 +8,7 @@ import pytest
 
 from ringlog.client.consumer import Consumer
 from ringlog.errors import CorruptBatch, RinglogError, UnreadableBatch
-from ringlog.limits import FRAME_BYTES_MAX, MIB, RECOMPRESSED_BYTES_MAX, UNFINISHED_BYTES_MAX
+from ringlog.limits import FRAME_BYTES_MAX, LOOKED_INTO_BYTES_MAX, MIB, UNFINISHED_BYTES_MAX
 from ringlog.model import Codec
 from ringlog.net.framing import Api, Flag
 from ringlog.net.messages import (
@@ -141,7 +141,7 @@ def test_a_topic_that_unfolds_what_it_gets_is_not_harmed_by_bombs(shared_trial: 
     # Records as they should be, only very large ones: up to the bound they are compressed anew.
     large = [
         bytes(encode([bytes(MIB)] * count, timestamps=1, codec=Codec.ZSTD))
-        for count in (RECOMPRESSED_BYTES_MAX // MIB - 1, RECOMPRESSED_BYTES_MAX // MIB + 1)
+        for count in (LOOKED_INTO_BYTES_MAX // MIB - 1, LOOKED_INTO_BYTES_MAX // MIB + 1)
     ]
     with unharmed(shared_trial), shared_trial.client(timeout_s=stretched(10)) as client:
         client.create_topic(f"unfolding-{word}", 1, **{"compression.type": word})

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringlog import limits
-from ringlog.errors import CorruptBatch
+from ringlog.errors import BatchTooLarge, CorruptBatch
 from ringlog.model import Codec
 from ringlog.native import _kernel
 from ringlog.records import codecs
 from ringlog.records.decode import decode
 from ringlog.records.encode import encode
 from ringlog.records.format import CODEC_MASK, codec_of
-from ringlog.records.recompress import needs_recompression, recompress
+from ringlog.records.recompress import needs_recompression, plain_batches, recompress
 from ringlog.records.scan import check
 from tests.support.batches import batch_fields, record_lists
 from tests.support.memory import peak_bytes
@@ -29,7 +29,7 @@ KEPT = [
 
 def recompressed(data: bytearray | bytes, codec: Codec) -> bytearray:
     view = memoryview(data)
-    return recompress(view, check(view), codec)
+    return recompress(view, check(view), codec, limits.BATCH_BYTES_MAX)
 
 
 @given(record_lists(), batch_fields, st.sampled_from(Codec), st.sampled_from(Codec))
@@ -82,7 +82,7 @@ def test_a_batch_inside_whose_offsets_are_not_its_own_is_refused():
 
 @pytest.mark.parametrize("target", [Codec.NONE, Codec.LZ4])
 def test_a_batch_that_unfolds_to_too_much_is_refused_at_a_bounded_cost(target):
-    values = [bytes(limits.MIB)] * (limits.RECOMPRESSED_BYTES_MAX // limits.MIB + 1)
+    values = [bytes(limits.MIB)] * (limits.LOOKED_INTO_BYTES_MAX // limits.MIB + 1)
     large = encode(values, timestamps=1, codec=Codec.ZSTD)
     del values
 
@@ -90,4 +90,20 @@ def test_a_batch_that_unfolds_to_too_much_is_refused_at_a_bounded_cost(target):
         with pytest.raises(CorruptBatch, match="unfold to more than"):
             recompressed(large, target)
 
-    assert peak_bytes(refuse) < 3 * limits.RECOMPRESSED_BYTES_MAX
+    assert peak_bytes(refuse) < 3 * limits.LOOKED_INTO_BYTES_MAX
+
+
+@pytest.mark.parametrize("target", [Codec.NONE, Codec.LZ4])
+def test_many_small_bombs_in_one_request_are_refused_at_a_bounded_cost(target):
+    bomb = bytes(encode([bytes(8 * limits.MIB)], timestamps=1, codec=Codec.ZSTD))
+    many = bomb * 50
+    assert len(many) < limits.MIB, "unfolded they are 400 times as much"
+
+    def refuse() -> None:
+        with pytest.raises(BatchTooLarge):
+            recompressed(many, target)
+        with pytest.raises(BatchTooLarge, match="send fewer"):
+            for _ in plain_batches(memoryview(many), check(many)):
+                continue
+
+    assert peak_bytes(refuse) < 4 * limits.LOOKED_INTO_BYTES_MAX

@@ -6,6 +6,7 @@ import pytest
 
 from ringlog.controller.topic_config import COMPRESSIONS
 from ringlog.errors import CorruptBatch, InvalidRequest, PartitionFenced, StaleMetadata
+from ringlog.limits import MIB
 from ringlog.model import Codec, Durability
 from ringlog.native import _kernel
 from ringlog.net.framing import Acks, Api
@@ -97,6 +98,15 @@ def test_a_codec_that_a_topic_gets_later_is_that_of_later_batches(world):
     data = world.only_fetched()[1][1].data
     assert [codec_of(int(row["attributes"])) for row in check(data)] == [Codec.NONE, Codec.GZIP]
     assert [record.value for record in decode(data)] == [b"before" * 50, b"after" * 50]
+
+
+def test_a_compacted_topic_refuses_a_request_that_unfolds_to_too_much(world):
+    world.create(2, topic_id=2, name="table", cleanup_policy="compact")
+    bomb = bytes(encode([bytes(8 * MIB)], keys=[b"k"], timestamps=1, codec=Codec.ZSTD))
+    world.send(Api.PRODUCE, bomb * 20, partition=2, flags=Acks.ALL)
+    (reply,) = world.net.take()
+    assert (reply.error.code, reply.error.retriable) == ("BATCH_TOO_LARGE", False)
+    assert world.log(2).next_offset == 0
 
 
 def test_a_topic_with_a_codec_refuses_what_does_not_unfold(world):
