@@ -54,7 +54,7 @@ class Fetcher:
         self._dirty: dict[int, None] = {}
         """Partitions whose position is to be looked at for the next fetch."""
         self._progressed: dict[int, None] = {}
-        """Partitions that may hold more than was reported."""
+        """Partitions that may hold more, or begin later, than was reported."""
         self._paused: dict[int, int] = {}
         """Partitions that are to be asked for again, and when."""
         self._forget: list[int] = []
@@ -85,7 +85,7 @@ class Fetcher:
             self._forget.append(partition)
 
     def progressed(self, partition: int) -> None:
-        """More of a partition's log is held than before."""
+        """More of a partition's log is held than before, or it begins later."""
         if partition in self._partitions:
             self._progressed[partition] = None
 
@@ -147,7 +147,7 @@ class Fetcher:
             self._urgent = True
 
     def report(self) -> ReplicaHeld | None:
-        """What is held beyond the positions last sent, if anything is."""
+        """What is held, or deleted, beyond the positions last sent, if anything is."""
         if not self._progressed:
             return None
         wants = []
@@ -155,7 +155,7 @@ class Fetcher:
             followed = self._partitions[partition]
             want, reported = followed.want(), followed.reported
             # One whose position is to be sent anew tells it with its next fetch, which is about to leave.
-            if want is not None and reported is not None and want.held_offset > reported.held_offset:
+            if want is not None and reported is not None and _says_more(want, reported):
                 followed.reported = want
                 wants.append(want)
         self._progressed = {}
@@ -206,3 +206,7 @@ class Fetcher:
         self._progressed = {}
         for followed in self._partitions.values():
             followed.reported = None
+
+
+def _says_more(want: Want, reported: Want) -> bool:
+    return want.held_offset > reported.held_offset or want.start_offset > reported.start_offset

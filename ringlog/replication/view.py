@@ -41,6 +41,10 @@ class ReplicaLog(Protocol):
     def start_offset(self) -> int: ...
 
     @property
+    def durable_start_offset(self) -> int:
+        """Where it begins even after a power loss. Never above start_offset, or cut away with the log."""
+
+    @property
     def end_offset(self) -> int:
         """Behind the last batch received."""
 

@@ -227,8 +227,25 @@ class ReplicationDesk:
             if replica.leader.advance(HostedLog(hosted.log)):
                 self._advanced(hosted)
         elif replica.follower is not None:
-            lane = self._lane_of[hosted.partition]
-            self._fetchers[lane].progressed(hosted.partition)
+            self._fetchers[self._lane_of[hosted.partition]].progressed(hosted.partition)
+            self._follow_start(hosted)
+
+    def _follow_start(self, hosted: HostedPartition) -> None:
+        """What the leader has deleted is deleted here, too."""
+        follower = hosted.replica.follower if hosted.replica is not None else None
+        start = follower.start_due(HostedLog(hosted.log)) if follower is not None else None
+        if start is not None:
+            self._store.move_start(hosted.name, start)
+
+    def start_moved(self, hosted: HostedPartition, now_ms: int) -> None:
+        """A log begins later, durably: followers are told, or the leader is."""
+        replica = hosted.replica
+        if replica is None:
+            return
+        if replica.leader is not None:
+            self._send_plans(self._desk.grown(hosted.partition, now_ms), now_ms)
+        elif replica.follower is not None:
+            self._fetchers[self._lane_of[hosted.partition]].progressed(hosted.partition)
 
     # -- answers to our fetches ---------------------------------------------------------------------------------------
 
@@ -287,6 +304,7 @@ class ReplicationDesk:
             append_as_they_are(self._store, hosted.name, data, table, now_ms=now_ms)
             follower.appended(part, log)
         self._advanced(hosted)
+        self._follow_start(hosted)
 
     def _truncate(self, hosted: HostedPartition, offset: int, now_ms: int) -> None:
         committed = hosted.log.committed_offset

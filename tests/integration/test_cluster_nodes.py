@@ -177,6 +177,30 @@ def test_partitions_are_moved_and_what_they_left_is_removed(cluster: ClusterTria
     cluster.wait_in_sync(name)
 
 
+def test_what_was_deleted_does_not_come_back_with_another_leader(cluster: ClusterTrial):
+    name = "cut"
+    cluster.create_topic(name, 1)
+    with Producer(cluster.bootstrap) as producer, Admin(cluster.bootstrap) as admin:
+        for number in range(10):
+            producer.produce(name, b"%d" % number, partition=0).result(stretched(WITHIN_S))
+        assert admin.delete_records(name, {0: 7}, timeout=stretched(WITHIN_S)) == {0: 7}
+        first = cluster.leader_of(0, name)
+        cluster.nodes[first].kill_all()
+        soon("another leader", lambda: cluster.leader_of(0, name) != first)
+        producer.produce(name, b"after", partition=0).result(stretched(WITHIN_S))
+        found = cluster.topic(name)[0]
+        with RawClient(cluster.nodes[found.leader_node].endpoint) as client:
+            assert client.start_offset(found.partition) == 7
+        assert admin.delete_records(name, {0: -1}, timeout=stretched(WITHIN_S)) == {0: 11}
+        cluster.start(first)
+        cluster.wait_in_sync(name)
+        soon("it leads again", lambda: cluster.leader_of(0, name) == first)
+        with RawClient(cluster.nodes[first].endpoint) as client:
+            assert client.start_offset(found.partition) == 11, (
+                "it came back without what was deleted meanwhile"
+            )
+
+
 def test_creating_a_topic_waits_for_a_node_that_is_on_its_way(cluster: ClusterTrial):
     victim = next(node_id for node_id in cluster.nodes if node_id != cluster.controller())
     cluster.stop(victim)
