@@ -102,6 +102,8 @@ def test_a_node_that_stops_in_order_hands_over_and_comes_back_in_sync(cluster: C
     writing = Writing(cluster.bootstrap, cluster.partitions)
     writing.start()
     for victim in (cluster.controller(), cluster.leader_of(0)):
+        others = [node for node_id, node in cluster.nodes.items() if node_id != victim]
+        before = {node.node_id: Path(node.log_path).read_text() for node in others}
         cluster.stop(victim)
         left = cluster.topic(avoid=[victim])
         assert all(one.leader_node not in (victim, -1) for one in left), "it led until another one did"
@@ -109,10 +111,13 @@ def test_a_node_that_stops_in_order_hands_over_and_comes_back_in_sync(cluster: C
         clean = Path(cluster.nodes[victim].data_dir, CLEAN_STOP_NAME)
         assert clean.exists()
         cluster.start(victim)
+        for node in others:
+            said = Path(node.log_path).read_text()[len(before[node.node_id]) :]
+            assert f"node {victim} is dead" not in said
         assert not clean.exists(), "the next stop has to be clean anew"
         cluster.wait_in_sync(within_s=BACK_WITHIN_S)
-    before = writing.acked
-    soon("more acks", lambda: writing.acked > before or writing.failed)
+    acked = writing.acked
+    soon("more acks", lambda: writing.acked > acked or writing.failed)
     writing.stopped.set()
     writing.join(stretched(WITHIN_S))
     assert not writing.failed

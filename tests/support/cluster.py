@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -85,6 +85,7 @@ class ClusterTrial:
         shards: int = 1,
         options: tuple[str, ...] = ("--tail-bytes-per-shard", str(32 << 20)),
         nodes: Iterable[int] = NODES,
+        racks: Mapping[int, str] | None = None,
         **config: str,
     ) -> None:
         self.partitions = partitions
@@ -93,7 +94,9 @@ class ClusterTrial:
         ports = {node_id: free_ports() for node_id in nodes}
         members = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in ports.items())
         self.nodes = {
-            node_id: ClusterNode(node_id, directory, members, shards=shards, options=options)
+            node_id: ClusterNode(
+                node_id, directory, members, shards=shards, options=(*options, *_rack_of(racks, node_id))
+            )
             for node_id in ports
         }
         self._config = {"min.insync.replicas": "2", **config}
@@ -266,6 +269,10 @@ class ClusterTrial:
             found += node.watch.leaks(within_s=1)
         found += check_replicas([node.data_dir for node in self.nodes.values()], TOPIC)
         assert not found, report(found)
+
+
+def _rack_of(racks: Mapping[int, str] | None, node_id: int) -> tuple[str, ...]:
+    return ("--rack", racks[node_id]) if racks else ()
 
 
 def _read_all(client: RawClient, recorder: Recorder, label: str, partition: int) -> int:

@@ -290,9 +290,7 @@ class FakeDisk:
             self._step()
         ready = [token for token in self._submitted if token not in self._held]
         if wait_s is None and not ready and not self._kept:
-            raise AssertionError(
-                f"waits for ever: no call is in flight, or all are held: {self.in_flight_calls}"
-            )
+            raise AssertionError(f"waits for ever: all calls in flight are held: {self.in_flight_calls}")
         self._rng.shuffle(ready)
         if self.delays and ready:
             may_be_none = wait_s == 0.0 or bool(self._kept)
