@@ -23,6 +23,8 @@ RECORDS_PER_BATCH_MAX = 4 * MIB
 HEADERS_PER_RECORD_MAX = 1 * KIB
 DECOMPRESSED_BYTES_MAX = 64 * MIB
 """Absolute cap on what one compressed batch may unfold to."""
+RECOMPRESSED_BYTES_MAX = 16 * MIB
+"""What a batch may unfold to whose topic wants another codec: a node holds it three times over for a moment."""
 
 # Writes of one partition.
 WRITE_BYTES_TARGET = 2 * MIB
@@ -157,6 +159,11 @@ REPLICA_REPLY_MS_MAX = 2_000
 """Beyond that wait: a follower that has no answer by then begins a new conversation."""
 REPLICA_FETCHES_MAX = 2
 """Fetches of one conversation on their way: one that waits, and one that overtakes it with news."""
+REPLICA_LULL_BYTES = 64 * KIB
+"""An answer with less says that the leader has no more: the next fetch waits until that is flushed, and reports it.
+After a larger one the next data should be under way while the last is being flushed."""
+REPLICA_LULL_MS = 20
+"""How long that fetch waits for a flush."""
 REPLICA_BACKOFF_MS = 50
 """After an answer that could not be used."""
 REPLICA_LAG_MS_DEFAULT = 10_000

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ringlog.client import offsets as lookups
 from ringlog.client.commits import OffsetAndMetadata
 from ringlog.client.connection import Connection
 from ringlog.client.metadata import LOOK_AGAIN
 from ringlog.client.rounds import not_when_stale
-from ringlog.errors import CoordinatorLoading, UnknownGroup, UnknownTopic
+from ringlog.errors import CoordinatorLoading, RinglogError, UnknownGroup, UnknownTopic
 from ringlog.limits import OFFSETS_PARTITIONS
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
@@ -31,9 +31,12 @@ from ringlog.net.group_messages import (
     OffsetToCommit,
     TopicPartitions,
 )
-from ringlog.net.messages import EARLIEST, LATEST
+from ringlog.net.messages import EARLIEST, LATEST, PartitionMetadata
 from ringlog.net.wire_errors import error_by_number
 from ringlog.records.partitioner import partition_for
+
+_ENDS_WITHIN_S = 3.0
+"""How long a description waits for leaders that the group's node knows nothing of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +65,13 @@ class GroupPartition:
     member_id: str
     """Who reads it; "": nobody."""
     log_start_offset: int | None
-    """None, as are the following: the node has not opened the partition yet."""
+    """None, as are the following: nobody serves the partition now."""
     readable_offset: int | None
     lag: int | None
     """Records that are still to be read, never negative. Without a commit, all that the log has."""
     lag_ms: int | None
     """How long ago the first of them came; 0: there is none. By time marks of the node: it may be a little too much,
-    never too little."""
+    never too little. None, too, when the node that keeps the group has no replica of the partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +191,40 @@ class GroupAdmin:
             )
             for m in reply.members
         ]
+        partitions = self._with_ends(group_id, partitions, timeout_s)
         return GroupInfo(group_id, reply.state, reply.epoch, reply.assignor, members, partitions)
+
+    def _with_ends(self, group_id: str, some: list[GroupPartition], timeout_s: float) -> list[GroupPartition]:
+        """Ask the leaders of partitions that the group's node keeps no replica of: it cannot tell how far they are."""
+        keeper = self._home_partition(group_id, timeout_s).leader_node
+        unknown = [
+            TopicPartition(one.topic, one.partition)
+            for one in some
+            if one.readable_offset is None and self._is_elsewhere(one, keeper, timeout_s)
+        ]
+        if not unknown:
+            return some
+        try:
+            starts, ends = self._ends(unknown, min(timeout_s, _ENDS_WITHIN_S))
+        except RinglogError as error:
+            if not error.retriable:
+                raise
+            return some  # a partition without a leader: the others are worth more than to wait for it
+        return [
+            _behind(one, starts[tp], ends[tp])
+            if (tp := TopicPartition(one.topic, one.partition)) in ends
+            else one
+            for one in some
+        ]
+
+    def _is_elsewhere(self, one: GroupPartition, keeper: int, timeout_s: float) -> bool:
+        """Whether a partition has replicas, and none on this node."""
+        try:
+            partitions = self._connection.topic(one.topic, timeout_s=timeout_s).partitions
+        except UnknownTopic:
+            return False  # it was deleted
+        replicas = partitions[one.partition].replicas if one.partition < len(partitions) else []
+        return bool(replicas) and keeper not in replicas
 
     def offsets(self, group_id: str, timeout_s: float) -> dict[TopicPartition, OffsetAndMetadata]:
         """All that a group has committed."""
@@ -274,11 +310,14 @@ class GroupAdmin:
         return [TopicPartition(topic, partition.index) for partition in found.partitions]
 
     def _home(self, group_id: str, timeout_s: float) -> int:
+        return self._home_partition(group_id, timeout_s).partition
+
+    def _home_partition(self, group_id: str, timeout_s: float) -> PartitionMetadata:
         try:
             topic = self._connection.topic(OFFSETS_TOPIC, timeout_s=timeout_s)
         except UnknownTopic:
             raise UnknownGroup(f"there is no group {group_id!r}: nobody has used one on this node") from None
-        return topic.partitions[partition_for(group_id.encode(), OFFSETS_PARTITIONS)].partition
+        return topic.partitions[partition_for(group_id.encode(), OFFSETS_PARTITIONS)]
 
     def _ends(
         self, tps: list[TopicPartition], timeout_s: float
@@ -290,6 +329,12 @@ class GroupAdmin:
         ]
         starts, ends = ({tp: at.offset if at else 0 for tp, at in some.items()} for some in found)
         return starts, ends
+
+
+def _behind(one: GroupPartition, start: int, end: int) -> GroupPartition:
+    """A partition whose log is known to begin and end there. Since when it is behind, its leader alone could tell."""
+    lag = max(0, end - max(one.committed or 0, start))
+    return replace(one, log_start_offset=start, readable_offset=end, lag=lag, lag_ms=None if lag else 0)
 
 
 def _left_s(deadline_s: float) -> float:

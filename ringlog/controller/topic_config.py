@@ -20,11 +20,20 @@ from ringlog.limits import (
     SEGMENT_MS_DEFAULT,
     TOMBSTONE_MS_DEFAULT,
 )
+from ringlog.model import Codec
 from ringlog.ring.frame import FRAME_HEADER_BYTES
 
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - FRAME_HEADER_BYTES - REPLICA_HEAD_BYTES
 _TIME_MS_MAX = 2**63 - 1
 NOTHING: Mapping[str, str] = {}
+COMPRESSIONS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+"""Values of `compression.type` by which a node compresses anew what came otherwise."""
 
 
 class Setting(NamedTuple):
@@ -55,15 +64,6 @@ def _one_of(*words: str) -> Callable[[str], None]:
             raise InvalidRequest(f"use {' or '.join(words)}")
 
     return check
-
-
-def _compression(text: str) -> None:
-    if text in ("uncompressed", "gzip", "snappy", "lz4", "zstd"):
-        raise InvalidRequest(
-            "use producer: a node keeps batches byte for byte as their producers made them. "
-            f"Have them made so: Producer(compression_type={text.replace('uncompressed', 'none')!r})"
-        )
-    _one_of("producer")(text)
 
 
 def _flush_policy(text: str) -> None:
@@ -124,7 +124,9 @@ SETTINGS: dict[str, Setting] = {
         _whole_number(1, REPLICATION_FACTOR_MAX),
     ),
     "compression.type": Setting(
-        "producer", "who compresses: producer (batches are kept as they came)", _compression
+        "producer",
+        "what batches are compressed with: producer (as they came), a codec, or uncompressed",
+        _one_of("producer", *COMPRESSIONS),
     ),
 }
 

@@ -19,7 +19,7 @@ from ringlog.limits import (
     TOMBSTONE_MS_DEFAULT,
     WRITE_BYTES_TARGET,
 )
-from ringlog.model import Durability
+from ringlog.model import Codec, Durability
 
 
 class FlushPolicy(msgspec.Struct, frozen=True):
@@ -72,6 +72,8 @@ class LogSettings(msgspec.Struct, frozen=True):
     """Compact when this share of the bytes was not compacted yet."""
     compaction_lag_min_ms: int = 0
     compaction_lag_max_ms: int | None = None
+    codec: Codec | None = None
+    """What batches are compressed with when they are appended by a producer; None: as they came."""
 
     def __post_init__(self) -> None:
         if not SEGMENT_BYTES_MIN <= self.segment_bytes <= SEGMENT_BYTES_MAX:

@@ -78,7 +78,7 @@ def fold(codec: Codec, records: Any, level: int | None = None) -> Any:
             raise InvalidRequest("there is nothing to compress with")
 
 
-def unfold(payload: Any, row: Any) -> memoryview:
+def unfold(payload: Any, row: Any, bytes_max: int = limits.DECOMPRESSED_BYTES_MAX) -> memoryview:
     """Decompress the records of the batch that `row`, a BATCH_TABLE row, describes.
 
     Raises CorruptBatch for bytes that the codec cannot read, for too many of them, and for records that are
@@ -93,7 +93,7 @@ def unfold(payload: Any, row: Any) -> memoryview:
     codec = codec_of(int(row["attributes"]))
     position = int(row["position"]) + limits.BATCH_HEADER_BYTES
     view = memoryview(payload)
-    capacity = _FIRST_STEP_BYTES
+    capacity = min(_FIRST_STEP_BYTES, bytes_max)
     while True:
         memory = bytearray(capacity)
         try:
@@ -105,10 +105,10 @@ def unfold(payload: Any, row: Any) -> memoryview:
             needed, likely = _kernel.records_bytes_needed(first, row.tobytes())
             del first, memory  # given back before more is taken
             needed = max(needed, full.bytes_needed)
-            if needed > limits.DECOMPRESSED_BYTES_MAX:
-                reason = f"unfold to more than {limits.DECOMPRESSED_BYTES_MAX} bytes"
+            if needed > bytes_max:
+                reason = f"unfold to more than {bytes_max} bytes"
                 raise CorruptBatch("records", position, reason) from None
-            capacity = min(limits.DECOMPRESSED_BYTES_MAX, max(needed, likely, 2 * capacity))
+            capacity = min(bytes_max, max(needed, likely, 2 * capacity))
 
 
 def check_beginning(codec: Codec, payload: memoryview, position: int) -> None:

@@ -2,7 +2,8 @@
 
 A fetch names the partitions whose position changed since the last one, then waits at the leader for news of all.
 Another one overtakes it when a partition is new here: a change of leaders must not wait for a long poll. What is held
-by now is reported beside them, at once, since commits wait for that.
+by now is reported at once, since commits wait for that: beside the fetches while data streams, else with the next one,
+which waits for the flush (a lull): one message less on the way of every commit, at both ends.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from ringlog.limits import (
     REPLICA_FETCH_BYTES,
     REPLICA_FETCH_WAIT_MS,
     REPLICA_FETCHES_MAX,
+    REPLICA_LULL_BYTES,
+    REPLICA_LULL_MS,
     REPLICA_PARTITION_BYTES,
     REPLICA_REPLY_MS_MAX,
 )
@@ -47,14 +50,22 @@ class Fetcher:
     """The conversation with one lane of one leader node."""
 
     def __init__(
-        self, node: int, node_epoch: int, lane: int, first_session: int, throttle: Throttle | None = None
+        self,
+        node: int,
+        node_epoch: int,
+        lane: int,
+        first_session: int,
+        lull_bytes: int = REPLICA_LULL_BYTES,
+        throttle: Throttle | None = None,
     ) -> None:
-        """`first_session`: larger than any that this lane had with that leader before, under this node epoch;
-        `throttle`: of all that is moved to this lane, from whomever."""
+        """`first_session`: larger than any that this lane had with that leader before, under this node epoch.
+        `lull_bytes`: after an answer with less, the next fetch waits for the flush. `throttle`: of all that is moved to
+        this lane, from whomever."""
         self._throttle = throttle or Throttle()
         self._node = node
         self._node_epoch = node_epoch
         self._lane = lane
+        self._lull_bytes = lull_bytes
         self._session = first_session
         self._sequence = 0
         """Of the next fetch."""
@@ -73,6 +84,8 @@ class Fetcher:
         self._give_up_ms: dict[int, int] = {}
         """Fetches that are not answered yet: until when they may be, by their sequence."""
         self._resume_ms = 0
+        self._lull_ms = 0
+        """Until then the next fetch waits for something to be held, if there is something that is not."""
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -117,6 +130,8 @@ class Fetcher:
             return None
         if len(self._give_up_ms) >= (REPLICA_FETCHES_MAX if self._urgent else 1):
             return None
+        if now_ms < self._lull_ms and self._is_flushing:
+            return None
         wait_ms = REPLICA_FETCH_WAIT_MS
         if self._paused:
             wait_ms = max(1, min(wait_ms, min(self._paused.values()) - now_ms))
@@ -136,6 +151,14 @@ class Fetcher:
         self._forget = []
         self._urgent = bool(self._dirty)
         return fetch
+
+    @property
+    def _is_flushing(self) -> bool:
+        """Nothing is new to be told, and soon something will be: what came last is on its way to the disk."""
+        if self._urgent or self._progressed:
+            return False
+        logs = [self._partitions[partition].log for partition in self._dirty]
+        return any(log.held_offset < log.end_offset for log in logs)
 
     def _changed_wants(self) -> list[Want]:
         """A bounded number, so that a fetch fits a frame; the rest follows in the next."""
@@ -163,26 +186,32 @@ class Fetcher:
         if not self._progressed:
             return None
         wants = []
-        for partition in self._progressed:
+        for partition in list(self._progressed):
             followed = self._partitions[partition]
             want, reported = followed.want(self._throttle), followed.reported
-            # One whose position is to be sent anew tells it with its next fetch, which is about to leave.
-            if want is not None and reported is not None and _says_more(want, reported):
+            if reported is None:
+                continue  # its position is to be sent anew: the next fetch, which is about to leave, tells this, too
+            del self._progressed[partition]
+            if want is not None and _says_more(want, reported):
                 followed.reported = want
                 wants.append(want)
-        self._progressed = {}
         return ReplicaHeld(self._node, self._node_epoch, wants) if wants else None
 
     def due_ms(self) -> int | None:
         """When `next_fetch` must be called at the latest, should nothing happen before."""
         if not self._partitions:
             return None
-        due = [self._resume_ms] if not self._give_up_ms or self._urgent else list(self._give_up_ms.values())
+        due = [self._next_ms] if not self._give_up_ms or self._urgent else list(self._give_up_ms.values())
         return min([*due, *self._paused.values()])
+
+    @property
+    def _next_ms(self) -> int:
+        """When the next fetch leaves, should nothing happen before."""
+        return max(self._resume_ms, self._lull_ms) if self._is_flushing else self._resume_ms
 
     # -- answers -----------------------------------------------------------------------------------------------
 
-    def take(self, head: ReplicaFetched) -> list[Part] | None:
+    def take(self, head: ReplicaFetched, now_ms: int) -> list[Part] | None:
         """The parts of an answer, to be looked at one by one; None for an answer that nobody waits for."""
         if head.session != self._session or self._give_up_ms.pop(head.sequence, None) is None:
             return None
@@ -195,6 +224,10 @@ class Fetcher:
                 # The leader says nothing more of this partition until it has heard its position again.
                 followed.reported = None
                 self._dirty[part.partition] = None
+        if sum(part.nbytes for part in head.parts) < self._lull_bytes:
+            self._lull_ms = now_ms + REPLICA_LULL_MS
+        else:
+            self._lull_ms = 0
         return head.parts
 
     def slow_down(self, part: Part, now_ms: int) -> None:
@@ -237,6 +270,7 @@ class Fetcher:
         self._paused = {}
         self._dirty = dict.fromkeys(self._partitions)
         self._progressed = {}
+        self._lull_ms = 0
         for followed in self._partitions.values():
             followed.reported = None
 

@@ -44,6 +44,7 @@ from ringlog.net.messages import (
 from ringlog.net.wire_errors import number_of
 from ringlog.records.codecs import check_beginning
 from ringlog.records.format import CODEC_MASK, codec_of
+from ringlog.records.recompress import needs_recompression, recompress
 from ringlog.records.scan import scan
 from ringlog.ring.drain import DrainStatus
 from ringlog.ring.frame import is_overdue
@@ -182,9 +183,11 @@ class ShardCore:
         for batch in batches:
             if batch.producer_id >= 0 and (batch.producer_epoch < 0 or batch.base_sequence < 0):
                 raise InvalidRequest("a batch with a producer id needs its epoch and sequence, too")
-        log = hosted.log
+        log, came_bytes = hosted.log, data.nbytes
         if log.settings.compact:
             require_keys(data, hosted.name)
+        if log.settings.codec is not None:
+            data, batches = _recompressed(data, batches, log.settings.codec)
         leader = hosted.replica.leader if hosted.replica is not None else None
         if leader is None:
             epoch, acks_at, queue = 0, log.settings.flush.acks_at, hosted.acks
@@ -198,10 +201,10 @@ class ShardCore:
         records = appended.last_offset - appended.base_offset + 1
         if not appended.repeated:
             counts = self.stats.counts
-            counts["bytes_in"] += data.nbytes
+            counts["bytes_in"] += came_bytes
             counts["records_in"] += records
             counts["batches_in"] += len(batches)
-            self.stats.moved(asker.partition, bytes_in=data.nbytes, records_in=records)
+            self.stats.moved(asker.partition, bytes_in=came_bytes, records_in=records)
         if not acks:
             return
         append_time_ms = appended.append_time_ms
@@ -429,6 +432,17 @@ def _check_codecs(data: memoryview) -> None:
             at = int(row["position"])
             records = data[at + BATCH_HEADER_BYTES : at + int(row["length"])]
             check_beginning(codec, records, at + BATCH_HEADER_BYTES)
+
+
+def _recompressed(
+    data: memoryview, batches: list[BatchInfo], codec: Codec
+) -> tuple[memoryview, list[BatchInfo]]:
+    """The batches under the codec of their topic, and what the log must know of them."""
+    table = scan(data, level="headers").table
+    if not needs_recompression(table, codec):
+        return data, batches
+    made = recompress(data, table, codec)
+    return memoryview(made), batch_infos(scan(made, level="headers", bytes_max=len(made)).table)
 
 
 def _refusal(status: DrainStatus, position: int, body: memoryview) -> RinglogError:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from ringlog.controller.image import MetadataImage, TopicState
-from ringlog.controller.topic_config import NOTHING, with_defaults
+from ringlog.controller.topic_config import COMPRESSIONS, NOTHING, with_defaults
 from ringlog.coordination.catalogue import INTERNAL_PREFIX
 from ringlog.errors import DiskFull, PartitionBusy, RinglogError, StaleMetadata
 from ringlog.limits import MIB
@@ -89,6 +89,7 @@ def log_settings(full: Mapping[str, str], *, replicated: bool = False) -> LogSet
         dirty_ratio_min=float(full["min.cleanable.dirty.ratio"]),
         compaction_lag_min_ms=int(full["min.compaction.lag.ms"]),
         compaction_lag_max_ms=lag_max_ms if lag_max_ms < _NEVER_MS else None,
+        codec=COMPRESSIONS.get(full["compression.type"]),
     )
 
 

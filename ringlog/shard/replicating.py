@@ -171,7 +171,7 @@ class ReplicationDesk:
         if fetcher is None:
             image = self._hosting.image
             epoch = image.brokers[image.node_id].broker_epoch
-            fetcher = Fetcher(image.node_id, epoch, self._shard, self._first_session, self._throttle)
+            fetcher = Fetcher(image.node_id, epoch, self._shard, self._first_session, throttle=self._throttle)
             self._fetchers[lane] = fetcher
         fetcher.add(hosted.replica, HostedLog(hosted.log))
         self._lane_of[hosted.partition] = lane
@@ -273,7 +273,7 @@ class ReplicationDesk:
             fetcher.failed(now_ms)
             return
         head, at = decode_fetched(body)
-        parts = fetcher.take(head)
+        parts = fetcher.take(head, now_ms)
         for part in parts or ():
             data = body[at : at + part.nbytes]
             at += part.nbytes

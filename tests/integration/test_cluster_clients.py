@@ -159,6 +159,25 @@ def test_a_group_goes_on_where_it_was_when_the_node_that_keeps_it_dies(whole, to
         assert group in [one.group_id for one in admin.list_groups()]
 
 
+def test_lag_is_known_of_partitions_that_the_groups_node_has_no_replica_of(whole):
+    group = "far"
+    with (
+        Admin(whole.bootstrap) as admin,
+        Producer(whole.bootstrap) as producer,
+        Consumer(whole.bootstrap, group_id=group, enable_auto_commit=False) as consumer,
+    ):
+        admin.create_topic("scattered", PARTITIONS, replication_factor=1)
+        for number in range(10 * PARTITIONS):
+            producer.produce("scattered", b"x", partition=number % PARTITIONS)
+        producer.flush(WITHIN_S)
+        consumer.commit({("scattered", i): 4 for i in range(PARTITIONS)})
+        leaders = {part.leader for part in admin.describe_topic("scattered").partitions}
+        assert len(leaders) > 1, "so one of them at least does not keep the group"
+        told = admin.describe_group(group)
+        assert [(p.committed, p.readable_offset, p.lag) for p in told.partitions] == [(4, 10, 6)] * PARTITIONS
+        assert told.lag == 6 * PARTITIONS
+
+
 def test_a_consumer_reads_from_a_follower_in_its_rack_and_from_the_leader_when_that_dies(whole, topic):
     leader = whole.leader_of(0, topic)
     near = next(node_id for node_id in whole.nodes if node_id != leader)

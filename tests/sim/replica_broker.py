@@ -261,6 +261,7 @@ class SimBroker:
         elif replica.follower is not None:
             fetcher = self._fetcher(replica.follower.view.leader)
             fetcher.progressed(replica.partition)
+            self._ask()
             report = fetcher.report()
             if report is not None:
                 self.machine.send(replica.follower.view.leader, report)
@@ -326,12 +327,14 @@ class SimBroker:
 
     def _fetcher(self, leader: int) -> Fetcher:
         if leader not in self._fetchers:
-            self._fetchers[leader] = Fetcher(self.node, self.node_epoch, 0, 1)
+            # Some nodes report what they hold beside their fetches, some with them, some as it comes.
+            lull_bytes = (self.node % 3) * 2 * BATCH_BYTES
+            self._fetchers[leader] = Fetcher(self.node, self.node_epoch, 0, 1, lull_bytes)
         return self._fetchers[leader]
 
     def _take_fetched(self, source: int, message: Fetched) -> None:
         fetcher = self._fetchers.get(source)
-        parts = fetcher.take(message.head) if fetcher is not None else None
+        parts = fetcher.take(message.head, self._now_ms()) if fetcher is not None else None
         if fetcher is None or parts is None:
             return
         for part, batches in zip(parts, message.batches, strict=True):

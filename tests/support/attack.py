@@ -21,7 +21,7 @@ TICK_S = 0.02
 def attack(port: int, partition: int, topic: str, seconds: float, seed: int, per_s: int = 500) -> int:
     """Misbehave for so long; how many times it did."""
     rng = random.Random(seed)
-    frames = fuzzed(seed, partition, topic)
+    frames = fuzzed(random.Random(seed), partition, topic)
     done, until = 0, time.monotonic() + seconds
     half_open: list[socket.socket] = []
     with RawClient(f"tcp://127.0.0.1:{port}") as client:

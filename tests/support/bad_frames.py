@@ -243,9 +243,8 @@ def extreme(partition: int) -> dict[str, bytes]:
     }
 
 
-def fuzzed(seed: int, partition: int, topic: str) -> Iterator[bytes]:
+def fuzzed(rng: random.Random, partition: int, topic: str) -> Iterator[bytes]:
     """Frames without end: bytes, halves and mutants of good frames and of the table."""
-    rng = random.Random(seed)
     table = list(known(partition, topic).values())
     # A mutant may name any partition: these must not be able to delete or spoil what the good client uses.
     good = [

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
-import random
 
 import pytest
 
@@ -23,7 +21,7 @@ from ringlog.net.messages import (
 from ringlog.net.wire_errors import NUMBERS
 from ringlog.records.encode import encode
 from tests.support import bad_frames
-from tests.support.amounts import amount
+from tests.support.amounts import cases, chance
 from tests.support.memory import peak_bytes
 from tests.support.patience import stretched
 from tests.support.trial import TOPIC, Trial
@@ -104,7 +102,7 @@ def test_a_peer_whose_message_never_ends_is_cut_off_and_its_memory_freed(shared_
 
 def test_clients_that_come_and_go_cost_no_memory(shared_trial: Trial):
     with unharmed(shared_trial):
-        for _ in range(amount(short=300, full=20_000)):
+        for _ in cases(short=300, full=20_000):
             with shared_trial.client() as client:
                 client.metadata([])
 
@@ -112,7 +110,7 @@ def test_clients_that_come_and_go_cost_no_memory(shared_trial: Trial):
 @pytest.mark.parametrize("length", [FRAME_BYTES_MAX + 1, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, -1])
 def test_a_peer_that_announces_too_long_a_message_is_cut_off(shared_trial: Trial, length: int):
     with unharmed(shared_trial):
-        for _ in range(amount(short=20, full=10_000)):
+        for _ in cases(short=20, full=10_000):
             with ZmtpPeer(shared_trial.node.port) as peer:
                 peer.send(frame_head(0, length) + bytes(1000))
                 assert peer.is_closed_by_peer(stretched(3))
@@ -120,7 +118,7 @@ def test_a_peer_that_announces_too_long_a_message_is_cut_off(shared_trial: Trial
 
 def test_oversize_frames_through_a_whole_connection_cost_no_memory(shared_trial: Trial):
     with unharmed(shared_trial):
-        for _ in range(amount(short=5, full=200)):
+        for _ in cases(short=5, full=200):
             with shared_trial.client() as client:
                 client.send(bad_frames.OVERSIZE)
                 assert client.next_reply(timeout_s=0.05) is None
@@ -130,7 +128,7 @@ def test_oversize_frames_through_a_whole_connection_cost_no_memory(shared_trial:
 def test_a_compression_bomb_costs_the_node_no_memory(shared_trial: Trial, victim: int, codec: Codec):
     with unharmed(shared_trial), shared_trial.client() as client:
         bomb = bad_frames.bomb(codec, 100 * MIB)
-        for _ in range(amount(short=10, full=10_000)):
+        for _ in cases(short=10, full=10_000):
             try:
                 client.produce_bytes(victim, bomb)
             except RinglogError as error:
@@ -201,9 +199,9 @@ def test_a_consumer_goes_on_behind_records_that_do_not_unfold(shared_trial: Tria
 
 
 def test_fuzzed_frames_never_end_a_process(shared_trial: Trial, victim: int):
-    frames = bad_frames.fuzzed(seed=20_26, partition=victim, topic="victim")
+    frames = bad_frames.fuzzed(chance("fuzzed"), partition=victim, topic="victim")
     with unharmed(shared_trial), shared_trial.client() as client:
-        for number, frame in enumerate(itertools.islice(frames, amount(short=4_000, full=1_000_000))):
+        for number, frame in zip(cases(short=4_000, full=1_000_000), frames, strict=False):
             client.send(frame)
             while (reply := client.next_reply(0)) is not None:
                 header, body = reply
@@ -215,8 +213,8 @@ def test_fuzzed_frames_never_end_a_process(shared_trial: Trial, victim: int):
 
 
 def test_garbage_on_the_port_does_no_harm(shared_trial: Trial):
-    rng = random.Random("garbage")
+    rng = chance("garbage")
     with unharmed(shared_trial):
-        for number in range(amount(short=200, full=10_000)):
+        for number in cases(short=200, full=10_000):
             with ZmtpPeer(shared_trial.node.port, handshake=number % 2 == 1) as peer:
                 peer.send(rng.randbytes(rng.choice((1, 9, 10, 64, 65, 1000, 100_000))))

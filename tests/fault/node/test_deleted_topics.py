@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from ringlog.errors import RinglogError
 from ringlog.net.framing import Api
 from ringlog.net.messages import DeleteTopicRequest, encode_body
-from tests.support.amounts import amount
+from tests.support.amounts import cases, chance
 from tests.support.checkers.disk import check_disk
 from tests.support.checkers.violations import report
 from tests.support.node import wait_for
@@ -76,10 +75,10 @@ def test_a_topic_that_is_deleted_while_its_shard_is_dead_leaves_no_directory(tmp
 
 @pytest.mark.timeout(3600)
 def test_topics_come_and_go_while_processes_die(tmp_path: Path):
-    rng = random.Random("topics")
+    rng = chance("topics")
     with Trial(tmp_path) as trial, trial.client(timeout_s=2) as client:
         living: dict[str, int] = {}
-        for number in range(amount(short=8, full=300)):
+        for number in cases(short=8, full=300):
             topic = f"t{number % 5}"
             if rng.random() < 0.5:
                 trial.node.kill(*rng.choice([("shard", 0), ("shard", 1), ("controller", 0), ("net", 0)]))

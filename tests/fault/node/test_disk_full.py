@@ -11,7 +11,7 @@ import ringlog
 from ringlog.errors import DiskFull, RinglogError
 from ringlog.node import control
 from ringlog.node.reserve import RESERVE_NAME
-from tests.support.amounts import amount
+from tests.support.amounts import cases
 from tests.support.node import wait_for
 from tests.support.patience import stretched
 from tests.support.raw_client import RawClient
@@ -30,7 +30,7 @@ def test_a_full_disk_refuses_produce_serves_reads_and_recovers_when_there_is_roo
             ballast = Ballast(disk)
             with trial.load(rate=300, delivery_timeout_ms=2_000, request_timeout_ms=1_000) as load:
                 load.wait_warm()
-                for _ in range(amount(short=1, full=50)):
+                for _ in cases(short=1, full=50):
                     ballast.leave(4 << 20)
                     with trial.client() as client:
                         _fill(client)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from ringlog.errors import RinglogError, TopicExists
 from ringlog.limits import MIB
 from ringlog.net.framing import Api
 from ringlog.net.messages import FetchPartition, FetchRequest, encode_body
-from tests.support.amounts import amount
+from tests.support.amounts import amount, cases, chance
 from tests.support.node import wait_for
 from tests.support.patience import stretched
 from tests.support.trial import TOPIC, Trial
@@ -32,11 +31,11 @@ SHARDS = 2
 def test_a_part_that_is_killed_comes_back_and_nothing_acknowledged_is_lost(
     tmp_path: Path, role: str, clients: str
 ):
-    rng = random.Random(role)
+    rng = chance(role)
     with Trial(tmp_path, shards=SHARDS) as trial:
         with trial.load(plain=clients == "plain") as load:
             load.wait_warm()
-            for number in range(amount(short=3, full=200)):
+            for number in cases(short=3, full=200):
                 time.sleep(rng.uniform(0.0, 0.3))
                 index = rng.randrange(SHARDS) if role == "shard" else 0
                 killed_at = time.monotonic()
@@ -50,13 +49,13 @@ def test_a_part_that_is_killed_comes_back_and_nothing_acknowledged_is_lost(
 
 @pytest.mark.timeout(3600)
 def test_several_parts_that_are_killed_at_once_come_back_and_nothing_is_left_of_them(tmp_path: Path):
-    rng = random.Random("several")
+    rng = chance("several")
     parts = [("shard", 0), ("shard", 1), ("net", 0), ("controller", 0)]
     with Trial(tmp_path, shards=SHARDS) as trial:
         with trial.load(rate=3000) as load:
             load.wait_warm()
             held, descriptors = len(trial.node.watch.held_shared_memory()), _descriptors(trial.node.pid)
-            for _ in range(amount(short=3, full=200)):
+            for _ in cases(short=3, full=200):
                 time.sleep(rng.uniform(0.0, 0.3))
                 killed_at = time.monotonic()
                 for role, index in rng.sample(parts, rng.randint(2, 4)):
@@ -79,7 +78,7 @@ def _descriptors(pid: int) -> int:
 
 @pytest.mark.timeout(3600)
 def test_readers_of_old_records_get_the_right_ones_through_all_deaths(tmp_path: Path):
-    rng = random.Random("cold")
+    rng = chance("cold")
     # Little memory and large records: most of what is read comes from the disk, and is lent to the network process.
     with Trial(tmp_path, options=("--tail-bytes-per-shard", str(16 * MIB))) as trial:
         with trial.load(rate=2000, consumers=0, name="before-", value_bytes_max=128 * 1024) as load:
@@ -87,7 +86,7 @@ def test_readers_of_old_records_get_the_right_ones_through_all_deaths(tmp_path: 
             time.sleep(amount(short=2, full=10))
         with trial.load(rate=100, consumers=3) as load:
             load.wait_warm()
-            for _ in range(amount(short=4, full=200)):
+            for _ in cases(short=4, full=200):
                 time.sleep(rng.uniform(0.0, 0.15))
                 trial.node.kill(*rng.choice([("shard", 0), ("shard", 1), ("net", 0)]))
             load.wait_writable(time.monotonic(), stretched(2 * WRITABLE_WITHIN_S))
@@ -146,12 +145,12 @@ def test_requests_that_a_killed_shard_held_are_answered_at_once(tmp_path: Path):
 
 @pytest.mark.timeout(3600)
 def test_a_client_that_is_killed_takes_nothing_with_it(tmp_path: Path):
-    rng = random.Random("client")
+    rng = chance("client")
     with Trial(tmp_path, shards=SHARDS) as trial:
         with trial.load(rate=500) as load:
             load.wait_warm()
             held = len(trial.node.watch.held_shared_memory())
-            for number in range(amount(short=2, full=200)):
+            for number in cases(short=2, full=200):
                 victim = _start_client(trial, f"victim{number}-")
                 try:
                     assert victim.stdout is not None
@@ -176,11 +175,11 @@ def _start_client(trial: Trial, name: str) -> subprocess.Popen[bytes]:
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("clients", CLIENTS)
 def test_without_its_supervisor_a_node_goes_and_a_new_start_is_writable(tmp_path: Path, clients: str):
-    rng = random.Random("supervisor")
+    rng = chance("supervisor")
     with Trial(tmp_path, shards=SHARDS) as trial:
         with trial.load(plain=clients == "plain") as load:
             load.wait_warm()
-            for _ in range(amount(short=2, full=200)):
+            for _ in cases(short=2, full=200):
                 time.sleep(rng.uniform(0.0, 0.3))
                 trial.node.kill_supervisor()
                 wait_for(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 from ringlog.client.producer import Producer
 from ringlog.errors import RequestTimeout, RinglogError
 from ringlog.net.messages import ErrorReply, decode_body
-from tests.support.amounts import amount
+from tests.support.amounts import amount, cases, chance
 from tests.support.patience import stretched
 from tests.support.trial import TOPIC, Trial
 
@@ -19,12 +18,12 @@ from tests.support.trial import TOPIC, Trial
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("clients", ["library", "plain"][: amount(short=1, full=2)])
 def test_load_goes_on_after_a_pause_of_a_shard_and_nothing_acknowledged_is_lost(tmp_path: Path, clients: str):
-    rng = random.Random("pause")
+    rng = chance("pause")
     longest_s = amount(short=1, full=30)
     with Trial(tmp_path) as trial:
         with trial.load(plain=clients == "plain") as load:
             load.wait_warm()
-            for _ in range(amount(short=3, full=100)):
+            for _ in cases(short=3, full=100):
                 pid = trial.node.pause("shard", rng.randrange(2))
                 time.sleep(rng.uniform(0.1, longest_s))
                 trial.node.resume(pid)

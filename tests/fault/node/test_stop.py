@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.support.amounts import amount
+from tests.support.amounts import cases, chance
 from tests.support.checkers.disk import check_disk
 from tests.support.checkers.violations import report
 from tests.support.patience import stretched
@@ -17,11 +16,11 @@ from tests.support.trial import Trial
 
 @pytest.mark.timeout(3600)
 def test_a_stop_under_load_is_clean_and_a_new_start_goes_on(tmp_path: Path):
-    rng = random.Random("stop")
+    rng = chance("stop")
     with Trial(tmp_path) as trial:
         with trial.load() as load:
             load.wait_warm()
-            for _ in range(amount(short=2, full=50)):
+            for _ in cases(short=2, full=50):
                 time.sleep(rng.uniform(0.0, 0.3))
                 assert trial.node.stop() == 0
                 found = check_disk(trial.node.data_dir) + trial.node.watch.leaks(within_s=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +12,7 @@ import ringlog
 from ringlog.errors import RinglogError
 from ringlog.node import control
 from ringlog.node.metrics import NodeView
-from tests.support.amounts import amount
+from tests.support.amounts import cases, chance
 from tests.support.node import free_port, wait_for
 from tests.support.patience import stretched
 from tests.support.raw_client import RawClient
@@ -77,13 +76,13 @@ def test_what_one_network_process_took_the_other_serves(two_nets: Trial):
 
 @pytest.mark.timeout(3600)
 def test_kill_of_one_network_process_loses_nothing_and_the_others_clients_never_notice(two_nets: Trial):
-    rng = random.Random("nets")
+    rng = chance("nets")
     with two_nets as trial:
         other = RawClient(f"tcp://127.0.0.1:{trial.node.port + 1}", timeout_s=stretched(5.0))
         with other, trial.load(producers=4, consumers=2) as load:
             load.wait_warm()
             (partition, *_) = other.partition_ids(TOPIC)
-            for _ in range(amount(short=2, full=100)):
+            for _ in cases(short=2, full=100):
                 time.sleep(rng.uniform(0.0, 0.3))
                 killed_at = time.monotonic()
                 old_pid = trial.node.kill("net", 0)

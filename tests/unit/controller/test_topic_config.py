@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ringlog.controller.topic_config import SETTINGS, check_config, node_defaults, with_defaults
 from ringlog.errors import InvalidRequest
+from ringlog.model import Codec
 from ringlog.shard.hosting import log_settings
 
 odd_texts = st.text(max_size=30) | st.from_regex(r"-*[0-9]{0,25}", fullmatch=True)
@@ -29,10 +30,22 @@ def test_what_passes_the_check_makes_log_settings(config):
     log_settings(with_defaults(config))
 
 
-@pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd", "uncompressed"])
-def test_a_codec_for_a_topic_is_refused_with_the_setting_that_has_it(codec):
-    with pytest.raises(InvalidRequest, match="compression_type"):
-        check_config({"compression.type": codec})
+@pytest.mark.parametrize(
+    ("word", "codec"),
+    [
+        ("producer", None),
+        ("uncompressed", Codec.NONE),
+        ("gzip", Codec.GZIP),
+        ("snappy", Codec.SNAPPY),
+        ("lz4", Codec.LZ4),
+        ("zstd", Codec.ZSTD),
+    ],
+)
+def test_a_topic_may_have_a_codec_of_its_own(word, codec):
+    check_config({"compression.type": word})
+    assert log_settings(with_defaults({"compression.type": word})).codec is codec
+    with pytest.raises(InvalidRequest, match="use producer or uncompressed or gzip"):
+        check_config({"compression.type": f"{word}!"})
 
 
 def test_defaults_of_a_node_are_checked_when_it_starts():

@@ -6,6 +6,8 @@ from ringlog.limits import (
     REPLICA_BACKOFF_MS,
     REPLICA_FETCH_BYTES,
     REPLICA_FETCH_WAIT_MS,
+    REPLICA_LULL_BYTES,
+    REPLICA_LULL_MS,
     REPLICA_REPLY_MS_MAX,
 )
 from ringlog.replication import fetcher as fetcher_module
@@ -46,8 +48,8 @@ def pair() -> tuple[Side, ServingDesk, Side, Fetcher]:
     return leader, ServingDesk(leader.find), follower, fetcher
 
 
-def answer(plan: Plan, *partitions: int) -> ReplicaFetched:
-    parts = [Part(p, 0, 1, 0, 0, 0) for p in partitions]
+def answer(plan: Plan, *partitions: int, nbytes: int = 0) -> ReplicaFetched:
+    parts = [Part(p, 0, 1, 0, 0, 0, nbytes) for p in partitions]
     return ReplicaFetched(plan.fetch.session, plan.fetch.sequence, plan.lost, parts)
 
 
@@ -61,7 +63,7 @@ def test_the_first_fetch_names_all_partitions_and_later_ones_those_that_changed(
     assert [want.partition for want in first.wants] == [0, 1, 2]
     assert desk.fetch("net", first, 0) == ([], []), "there is nothing to say, so it waits"
     (plan,) = desk.expire(REPLICA_FETCH_WAIT_MS)
-    fetcher.take(answer(plan, 1))
+    fetcher.take(answer(plan, 1), 0)
     follower.logs[1].append(1, 5)
     second = fetcher.next_fetch(600, ROOM)
     assert [(want.partition, want.fetch_offset) for want in second.wants] == [(1, 5)]
@@ -92,7 +94,7 @@ def test_what_found_no_room_in_an_answer_comes_first_in_the_next_one():
     (plan,), _ = desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
     assert partitions_of(plan) == [0, 1, 2]
     desk.put_back(plan, [1, 2])
-    fetcher.take(answer(plan, 0))
+    fetcher.take(answer(plan, 0), 0)
     (plan,), _ = desk.fetch("net", fetcher.next_fetch(1, ROOM), 1)
     assert partitions_of(plan) == [1, 2, 0]
 
@@ -109,11 +111,48 @@ def test_one_fetch_is_on_its_way_and_news_overtakes_it():
     plans, _ = desk.fetch("net", second, 2)
     assert [plan.fetch for plan in plans] == [first], "the one that waited is answered, empty"
     assert plans[0].entries == []
-    assert fetcher.take(answer(plans[0])) == []
+    assert fetcher.take(answer(plans[0]), 0) == []
     fetcher.add(follower.replicas[0], follower.logs[0])
     assert fetcher.next_fetch(3, ROOM) is not None
     fetcher.add(follower.replicas[0], follower.logs[0])
     assert fetcher.next_fetch(4, ROOM) is None, "two are under way"
+
+
+def test_after_a_small_answer_the_next_fetch_waits_for_the_flush_and_reports_it():
+    leader, desk, follower, fetcher = pair()
+    leader.logs[0].append(1, 4)
+    leader.logs[0].flush()
+    (plan,), _ = desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
+    fetcher.take(answer(plan, 0, nbytes=REPLICA_LULL_BYTES - 1), 10)
+    follower.logs[0].add(spans((0, 3, 1)))
+    assert fetcher.next_fetch(10, ROOM) is None and fetcher.due_ms() == 10 + REPLICA_LULL_MS
+    follower.logs[0].flush()
+    fetcher.progressed(0)
+    fetch = fetcher.next_fetch(11, ROOM)
+    assert [(want.fetch_offset, want.held_offset) for want in fetch.wants] == [(4, 4)]
+    assert fetcher.report() is None, "the fetch has said it"
+    _, moved = desk.fetch("net", fetch, 11)
+    assert moved == [0] and leader.replicas[0].high_watermark == 4
+
+
+def test_a_disk_that_is_slow_holds_up_no_fetch_for_long():
+    leader, desk, follower, fetcher = pair()
+    leader.logs[0].append(1, 4)
+    (plan,), _ = desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
+    fetcher.take(answer(plan, 0), 10)
+    follower.logs[0].add(spans((0, 3, 1)))
+    assert fetcher.next_fetch(10 + REPLICA_LULL_MS - 1, ROOM) is None
+    assert fetcher.next_fetch(10 + REPLICA_LULL_MS, ROOM) is not None
+
+
+def test_a_new_partition_waits_for_no_flush():
+    leader, desk, follower, fetcher = pair()
+    leader.logs[0].append(1, 4)
+    (plan,), _ = desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
+    fetcher.take(answer(plan, 0), 10)
+    follower.logs[0].add(spans((0, 3, 1)))
+    fetcher.add(follower.replicas[1], follower.logs[1])
+    assert fetcher.next_fetch(10, ROOM) is not None
 
 
 def test_what_is_held_is_reported_beside_the_fetch_and_commits():
@@ -121,7 +160,7 @@ def test_what_is_held_is_reported_beside_the_fetch_and_commits():
     leader.logs[0].append(1, 4)
     leader.logs[0].flush()
     (plan,), _ = desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
-    fetcher.take(answer(plan, 0))
+    fetcher.take(answer(plan, 0, nbytes=REPLICA_LULL_BYTES), 0)
     follower.logs[0].add(spans((0, 3, 1)))
     desk.fetch("net", fetcher.next_fetch(1, ROOM), 1)
     assert fetcher.report() is None
@@ -150,7 +189,7 @@ def test_an_answer_that_is_lost_is_given_up_and_the_conversation_begins_anew():
     second = fetcher.next_fetch(late, ROOM)
     assert (second.session, second.sequence) == (first.session + 1, 0)
     assert len(second.wants) == 3
-    assert fetcher.take(ReplicaFetched(first.session, 0, False, [])) is None, "nobody waits for it"
+    assert fetcher.take(ReplicaFetched(first.session, 0, False, []), 0) is None, "nobody waits for it"
     desk.fetch("net", second, late)
     assert desk.fetch("net", first, late) == ([], []), "an old fetch that comes late is not answered"
     assert desk.fetch("net", second, late) == ([], []), "nor one that comes twice"
@@ -159,11 +198,11 @@ def test_an_answer_that_is_lost_is_given_up_and_the_conversation_begins_anew():
 def test_a_leader_that_does_not_know_the_conversation_says_so():
     leader, _, _, fetcher = pair()
     first = fetcher.next_fetch(0, ROOM)
-    fetcher.take(ReplicaFetched(first.session, first.sequence, False, []))
+    fetcher.take(ReplicaFetched(first.session, first.sequence, False, []), 0)
     second = fetcher.next_fetch(1, ROOM)
     (plan,), _ = ServingDesk(leader.find).fetch("net", second, 1)
     assert plan.lost
-    assert fetcher.take(answer(plan)) is None
+    assert fetcher.take(answer(plan), 0) is None
     third = fetcher.next_fetch(2, ROOM)
     assert (third.session, third.sequence, len(third.wants)) == (second.session + 1, 0, 3)
 
@@ -179,7 +218,7 @@ def test_an_epoch_that_is_over_is_told_at_once():
 def test_a_partition_that_cannot_be_served_is_asked_for_again_a_little_later():
     _, _, _, fetcher = pair()
     first = fetcher.next_fetch(0, ROOM)
-    fetcher.take(ReplicaFetched(first.session, 0, False, [Part(1, 9, 1, 0, 0, 0)]))
+    fetcher.take(ReplicaFetched(first.session, 0, False, [Part(1, 9, 1, 0, 0, 0)]), 0)
     fetcher.pause(1, 10)
     second = fetcher.next_fetch(10, ROOM)
     assert second.wants == [] and second.wait_ms == REPLICA_BACKOFF_MS
@@ -238,7 +277,7 @@ def test_a_position_that_came_before_its_leader_took_office_counts_when_it_is_lo
         fetcher.add(replica, follower.logs[p])
     (plan,), moved = desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
     assert moved == [] and {type(entry.verdict).__name__ for entry in plan.entries} == {"UnknownLeaderEpoch"}
-    fetcher.take(answer(plan))  # all are asked for again, a little later
+    fetcher.take(answer(plan), 0)  # all are asked for again, a little later
     leader.follow(leader_epoch=2)
     assert desk.grown(1, 1) == [], "nobody waits"
     (plan,), moved = desk.fetch("net", fetcher.next_fetch(2, ROOM), 2)
@@ -253,7 +292,7 @@ def test_a_follower_whose_log_begins_too_early_is_told_once():
     leader.logs[1].delete_below(5)
     (plan,), _ = desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
     assert partitions_of(plan) == [1]
-    fetcher.take(answer(plan, 1))
+    fetcher.take(answer(plan, 1), 0)
     assert desk.fetch("net", fetcher.next_fetch(1, ROOM), 1)[0] == [], "it takes a while to be durable there"
     follower.logs[1].delete_below(5)
     fetcher.progressed(1)
@@ -270,7 +309,7 @@ def test_under_a_new_epoch_it_is_told_again():
         side.logs[1].flush()
     leader.logs[1].delete_below(5)
     (plan,), _ = desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
-    fetcher.take(answer(plan, 1))
+    fetcher.take(answer(plan, 1), 0)
     for side in (leader, follower):
         side.follow(leader_epoch=2)
     fetcher.add(follower.replicas[1], follower.logs[1])

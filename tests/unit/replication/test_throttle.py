@@ -56,7 +56,7 @@ def test_pieces_are_a_part_of_a_seconds_bytes_and_not_too_small():
 
 
 def fetcher_with(throttle: Throttle) -> tuple[Fetcher, dict[int, Replica]]:
-    fetcher = Fetcher(2, 200, 0, 1, throttle)
+    fetcher = Fetcher(2, 200, 0, 1, lull_bytes=0, throttle=throttle)
     replicas = {}
     for partition, isr, adding in ((MOVED, (1,), (2,)), (KEPT, (1, 2), ())):
         replica = replicas[partition] = Replica(2, partition)
@@ -68,7 +68,7 @@ def fetcher_with(throttle: Throttle) -> tuple[Fetcher, dict[int, Replica]]:
 
 def answered(fetcher: Fetcher, fetch: ReplicaFetch, nbytes: int, now_ms: int) -> None:
     parts = [Part(partition, 0, 1, 0, 0, 0, nbytes) for partition in (MOVED, KEPT)]
-    for part in fetcher.take(ReplicaFetched(fetch.session, fetch.sequence, False, parts)) or ():
+    for part in fetcher.take(ReplicaFetched(fetch.session, fetch.sequence, False, parts), now_ms) or ():
         fetcher.slow_down(part, now_ms)
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from ringlog.controller.topic_config import COMPRESSIONS
 from ringlog.errors import CorruptBatch, InvalidRequest, PartitionFenced, StaleMetadata
 from ringlog.model import Codec, Durability
+from ringlog.native import _kernel
 from ringlog.net.framing import Acks, Api
 from ringlog.net.messages import DescribePartitionsRequest
 from ringlog.records.checksum import crc32c
+from ringlog.records.decode import decode
 from ringlog.records.encode import encode
+from ringlog.records.format import codec_of
+from ringlog.records.scan import check
 from ringlog.ring.frame import due_at
 from tests.support.fake_disk import FakeDisk
 from tests.support.fake_disk_faults import Faults
@@ -47,6 +52,61 @@ def test_a_compacted_topic_refuses_a_batch_with_a_record_that_has_no_key(world, 
     assert (refused.error.code, refused.error.retriable) == ("INVALID_RECORD", False)
     assert "record 1 of the batch" in refused.error.message
     assert (table.produced.base_offset, other.produced.base_offset) == (0, 0)
+
+
+@pytest.mark.parametrize("before", [Codec.NONE, Codec.GZIP, Codec.ZSTD])
+@pytest.mark.parametrize("word", ["uncompressed", "lz4", "zstd"])
+def test_a_topic_with_a_codec_keeps_every_batch_under_it(world, before, word):
+    world.create(2, topic_id=2, name="folded", compression_type=word)
+    batch = encode(
+        [b"value"] * 500, timestamps=5, codec=before, producer_id=9, producer_epoch=0, base_sequence=0
+    )
+    for _ in range(2):  # the second is a retry
+        world.send(Api.PRODUCE, bytes(batch), partition=2, flags=Acks.ALL)
+    world.settle()
+    first, again = (reply.produced for reply in world.net.take())
+    assert (first.base_offset, first.repeated, again.base_offset, again.repeated) == (0, 0, 0, 1)
+    world.fetch((2, 0))
+    data = world.only_fetched()[1][2].data
+    assert codec_of(int(check(data)[0]["attributes"])) is COMPRESSIONS[word]
+    assert [(record.offset, record.timestamp, record.value) for record in decode(data)] == [
+        (offset, 5, b"value") for offset in range(500)
+    ]
+    assert world.stats.counts["bytes_in"] == len(batch), "what came counts, not what is kept"
+
+
+def test_a_batch_that_grows_beyond_the_bound_of_its_topic_is_refused(world):
+    world.create(2, topic_id=2, name="flat", compression_type="uncompressed", max_message_bytes="2000")
+    for size in (1000, 3000):
+        batch = encode([bytes(size)], timestamps=5, codec=Codec.ZSTD)
+        assert len(batch) < 200
+        world.send(Api.PRODUCE, bytes(batch), partition=2, flags=Acks.ALL)
+    world.settle()
+    refused, taken = sorted(world.net.take(), key=lambda reply: reply.error is None)
+    assert refused.error.code == "BATCH_TOO_LARGE"
+    assert taken.produced.base_offset == 0
+
+
+def test_a_codec_that_a_topic_gets_later_is_that_of_later_batches(world):
+    world.produce(b"before" * 50)
+    world.configure(compression_type="gzip")
+    world.produce(b"after" * 50)
+    world.settle()
+    world.net.take()
+    world.fetch((1, 0))
+    data = world.only_fetched()[1][1].data
+    assert [codec_of(int(row["attributes"])) for row in check(data)] == [Codec.NONE, Codec.GZIP]
+    assert [record.value for record in decode(data)] == [b"before" * 50, b"after" * 50]
+
+
+def test_a_topic_with_a_codec_refuses_what_does_not_unfold(world):
+    world.create(2, topic_id=2, name="folded", compression_type="lz4")
+    good = encode([b"value"] * 50, timestamps=5, codec=Codec.ZSTD)
+    spoilt = _kernel.fold(good, bytes(good[61:-4]) + b"oops", Codec.ZSTD)
+    world.send(Api.PRODUCE, bytes(spoilt), partition=2, flags=Acks.ALL)
+    (reply,) = world.net.take()
+    assert (reply.error.code, reply.error.retriable) == ("CORRUPT_BATCH", False)
+    assert world.log(2).next_offset == 0
 
 
 def test_acknowledgements_come_in_the_order_of_the_offsets(world):
