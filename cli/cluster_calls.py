@@ -9,8 +9,8 @@ from cli.clients import open_admin
 from cli.counted import counted
 from cli.output import print_json
 from cli.screen import print_table
+from ringlog.client.moving import MOVE_BYTES_PER_S
 from ringlog.model import TopicPartition
-from ringlog.net.move_messages import MOVE_BYTES_PER_S
 
 if TYPE_CHECKING:
     from ringlog.client.cluster_info import ClusterInfo

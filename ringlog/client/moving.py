@@ -9,6 +9,7 @@ from ringlog.client.connection import Connection
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
 from ringlog.net.move_messages import (
+    MOVE_BYTES_PER_S,
     AlterClusterReply,
     AlterClusterRequest,
     DrainNodeRequest,
@@ -16,6 +17,8 @@ from ringlog.net.move_messages import (
     ReassignReply,
     ReassignRequest,
 )
+
+__all__ = ["MOVE_BYTES_PER_S", "Move", "alter_cluster", "drain", "reassign"]
 
 
 class Move(NamedTuple):
