@@ -20,6 +20,11 @@ def log() -> None:
     """Look into the files of partitions, and check them.
 
     Both commands open files for reading only.
+
+    \b
+    Examples:
+      ringlog log verify /data
+      ringlog log dump /data/orders-0/00000000000000000000.log --records
     """
 
 

@@ -148,6 +148,14 @@ SINK_GATHER_BYTES = 4 * MIB
 SINK_MARKS_MAX = 1000
 """Partitions whose offsets tell that an epoch is committed: one would do, and all fit into one request."""
 
+# The Spark bridge.
+BRIDGE_READERS_MAX = 64
+"""Consumers of a bridge at a time; each fetches ahead by a few megabytes."""
+BRIDGE_ASKS_PER_CLIENT_MAX = 64
+"""Questions of one client that are not answered yet. A task has one."""
+BRIDGE_ASKS_MAX = 4096
+"""Questions of all clients that are not answered yet; past it they are refused, and tasks read the brokers."""
+
 # Replication.
 REPLICA_FETCH_BYTES = 4 * MIB
 """Data of one answer to a follower; a single larger batch is sent all the same."""

@@ -9,12 +9,13 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from spark_bridge.cluster import Cluster
 from spark_bridge.filters import Bounds, bounds_of
+from spark_bridge.gap_notes import TaskNotes, new_read_id
 from spark_bridge.gaps import GapPolicy
-from spark_bridge.options import SourceOptions
+from spark_bridge.options import Offsets, SourceOptions
 from spark_bridge.planning import tasks_of
 from spark_bridge.ranges import OffsetRange
 from spark_bridge.schema import check_schema
-from spark_bridge.tasks import Route, read_rows
+from spark_bridge.tasks import Route, Task, read_rows
 
 if TYPE_CHECKING:
     import pyarrow
@@ -37,6 +38,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         bounds = self._bounds
+        read_id = new_read_id()
         with Cluster(self._options) as cluster:
             scene = cluster.scene()
             starts, ends = bounds.start(cluster.starts(scene)), bounds.end(cluster.ends(scene))
@@ -45,14 +47,18 @@ class BatchReader(DataSourceReader):
                 since = cluster.at_time(scene, tps, bounds.time_min_ms)
                 starts |= {tp: max(starts[tp], at) for tp, at in since.items()}
             ranges = [OffsetRange(*tp, starts[tp], ends[tp]) for tp in tps if starts[tp] < ends[tp]]
-            kept = GapPolicy(self._options.fail_on_data_loss).trimmed(ranges, scene.earliest)
+            kept = [part for one in ranges for part in self._readable(one, scene.earliest, read_id)]
             most = self._options.partitions_min
             points = cluster.split_points(scene, kept, everywhere=most is not None and most > len(kept))
-        route = Route.found(self._options) if kept else None
-        return [InputPartition((part, route)) for part in tasks_of(kept, points, most)]
+        route = Route.found(self._options) if kept else Route(None)
+        return [InputPartition(Task(part, route, read_id)) for part in tasks_of(kept, points, most)]
+
+    def _readable(self, part: OffsetRange, earliest: Offsets, read_id: str) -> list[OffsetRange]:
+        """What there is of a range. A batch read has no progress to tell of a gap: it is noted as a task's is."""
+        notes = TaskNotes(self._options, read_id, part)
+        return GapPolicy(self._options.fail_on_data_loss, notes.tell).trimmed([part], earliest)
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         if partition.value is None:
             return iter(())  # what Spark makes when there is nothing to read
-        part, route = partition.value
-        return read_rows(self._options, self._schema, part, route)
+        return read_rows(self._options, self._schema, partition.value)

@@ -69,6 +69,7 @@ class Bridge:
         for client in self._socket.left():
             self._desk.left(client)
             self._readers.release(client)
+        self._readers.go_on(self._desk.is_wanted)
         self._readers.expire(time.monotonic())
 
     # -- questions ---------------------------------------------------------------------------------------------

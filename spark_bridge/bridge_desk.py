@@ -6,11 +6,9 @@ from collections import Counter
 from typing import NamedTuple
 
 from ringlog.errors import Overloaded
+from ringlog.limits import BRIDGE_ASKS_MAX, BRIDGE_ASKS_PER_CLIENT_MAX
 from spark_bridge.bridge_cache import Wanted
 from spark_bridge.bridge_wire import ReadRequest
-
-ASKS_PER_CLIENT_MAX = 64
-"""Questions of one client that are not answered yet. A task has one."""
 
 
 class Ask(NamedTuple):
@@ -36,16 +34,30 @@ class Desk:
         self._asks: Counter[bytes] = Counter()
 
     def __len__(self) -> int:
-        return sum(len(asks) for asks in self._waiting.values())
+        return self._asks.total()
 
     def wait(self, place: Place, ask: Ask) -> bool:
-        """Let a question wait; True when its place must be fetched, False when it is under way already."""
-        if self._asks[ask.client] >= ASKS_PER_CLIENT_MAX:
-            raise Overloaded(f"{ASKS_PER_CLIENT_MAX} questions of this client wait for their answers. Retry")
+        """Let a question wait; True when its place must be fetched, False when it is under way already. Overloaded when
+        too many wait: a task then reads the brokers itself."""
+        if self._asks[ask.client] >= BRIDGE_ASKS_PER_CLIENT_MAX:
+            raise Overloaded(
+                f"{BRIDGE_ASKS_PER_CLIENT_MAX} questions of this client wait for their answers. Retry"
+            )
+        if len(self) >= BRIDGE_ASKS_MAX:
+            raise Overloaded(
+                f"{BRIDGE_ASKS_MAX} questions wait for a reader of this bridge. Retry, or read the brokers"
+            )
         self._asks[ask.client] += 1
         first = place not in self._waiting
         self._waiting.setdefault(place, []).append(ask)
         return first
+
+    def is_wanted(self, place: Place) -> bool:
+        """Whether somebody waits for a place. One that nobody waits for is forgotten, and can be asked for anew."""
+        if self._waiting.get(place):
+            return True
+        self._waiting.pop(place, None)
+        return False
 
     def arrived(self, place: Place) -> list[Ask]:
         """A place was fetched, or could not be: those who waited for it."""

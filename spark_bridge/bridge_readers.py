@@ -1,20 +1,23 @@
-"""The bridge's readers of the log: one consumer each, kept where it is read on, closed when nobody needs it."""
+"""The bridge's readers of the log: one consumer each, kept where it is read on, closed when nobody needs it.
+
+There are so many at most; what is asked for while all of them are busy waits its turn."""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 from ringlog.client.consumer import Consumer
 from ringlog.errors import RequestTimeout
+from ringlog.limits import BRIDGE_READERS_MAX
 from spark_bridge.arrow_rows import decoded
 from spark_bridge.bridge_cache import Piece
 from spark_bridge.bridge_desk import Place
 from spark_bridge.direct import FETCH_BYTES
 
-READERS_MAX = 64
-"""Consumers at a time; each fetches ahead by a few megabytes."""
 IDLE_S = 30.0
 _FETCH_S = 5.0
 """What a range asks for is in the log already: it comes at once, or something is wrong."""
@@ -51,20 +54,48 @@ class LogReader:
         self._consumer.close()
 
 
-class Readers:
-    """All of them, and the threads that they work on."""
+class Fetch(NamedTuple):
+    """Something that is to be fetched, for whom, and who is told of it: on a reader's thread."""
 
-    def __init__(self, bootstrap: str, threads: int) -> None:
+    place: Place
+    client: bytes
+    done: Callable[[Place, Future[Piece]], None]
+
+
+class Readers:
+    """All of them, and the threads that they work on. Used by one thread."""
+
+    def __init__(self, bootstrap: str, threads: int, readers_max: int = BRIDGE_READERS_MAX) -> None:
         self._bootstrap = bootstrap
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="bridge-read")
         self._readers: list[LogReader] = []
+        self._readers_max = readers_max
+        self._queue: deque[Fetch] = deque()
 
     def __len__(self) -> int:
         return len(self._readers)
 
+    @property
+    def waiting(self) -> int:
+        """Fetches whose turn has not come."""
+        return len(self._queue)
+
     def fetch(self, place: Place, client: bytes, done: Callable[[Place, Future[Piece]], None]) -> None:
-        """Fetch in the background; `done` is called on a reader's thread."""
-        reader = self._choose(place)
+        """Fetch in the background, as soon as a reader is free."""
+        self._queue.append(Fetch(place, client, done))
+
+    def go_on(self, is_wanted: Callable[[Place], bool]) -> None:
+        """Begin what can be begun, in the order in which it was asked for, and forget what nobody waits for."""
+        while self._queue:
+            if is_wanted(self._queue[0].place):
+                reader = self._choose(self._queue[0].place)
+                if reader is None:
+                    return
+                self._begin(reader, self._queue[0])
+            self._queue.popleft()
+
+    def _begin(self, reader: LogReader, fetch: Fetch) -> None:
+        place, client, done = fetch
         reader.busy, reader.client = True, client
 
         def work() -> Piece:
@@ -75,18 +106,18 @@ class Readers:
 
         self._pool.submit(work).add_done_callback(lambda future: done(place, future))
 
-    def _choose(self, place: Place) -> LogReader:
-        """The one that would read on there; else a new one, or the one that was idle for longest."""
+    def _choose(self, place: Place) -> LogReader | None:
+        """The one that would read on there; else a new one, or the one that was idle longest; None: all are busy."""
         idle = [reader for reader in self._readers if not reader.busy]
         for reader in idle:
             at = reader.at
             if at is not None and at.wanted.tp == place.wanted.tp and at.offset == place.offset:
                 return reader
-        if len(self._readers) < READERS_MAX or not idle:
+        if len(self._readers) < self._readers_max:
             reader = LogReader(self._bootstrap)
             self._readers.append(reader)
             return reader
-        return min(idle, key=lambda reader: reader.used_s)
+        return min(idle, key=lambda reader: reader.used_s, default=None)
 
     def release(self, client: bytes) -> None:
         """A client is gone: what was read ahead for it is let go of, as soon as it is not being used."""

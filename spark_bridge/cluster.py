@@ -14,6 +14,7 @@ from ringlog.client.consumer import Consumer
 from ringlog.errors import InvalidRequest, UnknownTopic
 from ringlog.limits import MIB
 from ringlog.model import TopicPartition
+from spark_bridge import gap_notes
 from spark_bridge.options import EARLIEST, LATEST, Offsets, SourceOptions
 from spark_bridge.patience import patiently
 from spark_bridge.planning import TASK_BYTES, SplitPoints
@@ -124,6 +125,14 @@ class Cluster:
         held = max(1, scene.latest[part.tp] - scene.earliest[part.tp])
         share = scene.log_bytes[part.tp] * min(part.offsets, held) // held
         return SplitPoints(points.offsets, points.step_bytes, share)
+
+    def skipped(self, read_id: str, task: OffsetRange) -> gap_notes.Note | None:
+        """What a task noted that it skipped; told once."""
+        patience_s = self._options.patience_s
+        note = patiently(partial(gap_notes.collected, self._admin, read_id, task), patience_s)
+        if note is not None:
+            patiently(partial(gap_notes.forget, self._admin, read_id, task), patience_s)
+        return note
 
     def commit(self, group_id: str, offsets: Offsets) -> None:
         """Let a group's progress be known."""

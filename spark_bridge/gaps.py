@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ringlog.errors import DataLoss
@@ -25,8 +25,10 @@ class Gap(NamedTuple):
 class GapPolicy:
     """Raises DataLoss for a gap, or counts it and says it in the log."""
 
-    def __init__(self, fail_on_data_loss: bool) -> None:
+    def __init__(self, fail_on_data_loss: bool, tell: Callable[[OffsetRange], str] | None = None) -> None:
         self._fail = fail_on_data_loss
+        self._tell = tell
+        """Notes a gap for others before it is skipped, and says where."""
         self.lost: Counter[TopicPartition] = Counter()
         """Offsets that were skipped, by partition."""
 
@@ -37,8 +39,19 @@ class GapPolicy:
                 f"{part.offsets} offsets of {part} cannot be read: {why}. Let retention keep more, or go on without "
                 "them with option failOnDataLoss=false"
             )
+        noted = f"; noted in group {self._tell(part)}" if self._tell is not None else ""
         self.lost[part.tp] += part.offsets
-        log.warning("%d offsets of %s are skipped, since failOnDataLoss=false: %s", part.offsets, part, why)
+        log.warning(
+            "%d offsets of %s are skipped, since failOnDataLoss=false: %s%s", part.offsets, part, why, noted
+        )
+
+    def heard(self, tp: TopicPartition, offsets: int, lost: Iterable[tuple[int, int]]) -> None:
+        """A task has skipped some, and noted which."""
+        self.lost[tp] += offsets
+        where = ", ".join(f"[{start}, {end})" for start, end in lost)
+        log.warning(
+            "%d offsets of %s were skipped by a task, since failOnDataLoss=false: %s", offsets, tp, where
+        )
 
     def trimmed(self, ranges: Iterable[OffsetRange], earliest: Offsets) -> list[OffsetRange]:
         """What can be read of ranges; the rest is met."""
@@ -53,19 +66,16 @@ class GapPolicy:
         return kept
 
 
-def overtaken(planned: Iterable[OffsetRange], earliest: Offsets) -> Counter[TopicPartition]:
-    """Offsets of ranges that tasks were given, and that retention has taken since: what they had not read by then is
-    lost to them, so this is the most that it can be.
+def suspects(tasks: Iterable[OffsetRange], earliest: Offsets, latest: Offsets) -> list[OffsetRange]:
+    """Of ranges that tasks were given, those that a log does not wholly have any more: their tasks may have met a gap.
 
-    >>> overtaken([OffsetRange("t", 0, 5, 9), OffsetRange("t", 0, 9, 12)], {TopicPartition("t", 0): 10})
-    Counter({TopicPartition(topic='t', partition=0): 5})
+    >>> tasks = [OffsetRange("t", 0, 5, 9), OffsetRange("t", 0, 9, 12), OffsetRange("t", 1, 0, 4)]
+    >>> suspects(tasks, {TopicPartition("t", 0): 7}, {TopicPartition("t", 0): 20})
+    [OffsetRange(topic='t', partition=0, start=5, end=9), OffsetRange(topic='t', partition=1, start=0, end=4)]
     """
-    gaps = (below_start(part, earliest.get(part.tp, 0)) for part in planned)
-    found: Counter[TopicPartition] = Counter()
-    for gap in gaps:
-        if gap is not None:
-            found[gap.part.tp] += gap.part.offsets
-    return found
+    return [
+        task for task in tasks if task.start < earliest.get(task.tp, 0) or task.end > latest.get(task.tp, 0)
+    ]
 
 
 def below_start(part: OffsetRange, log_start_offset: int) -> Gap | None:

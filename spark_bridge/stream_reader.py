@@ -18,13 +18,14 @@ from pyspark.sql.streaming.datasource import (
 from ringlog.errors import RinglogError
 from ringlog.model import TopicPartition
 from spark_bridge.cluster import Cluster, Scene
-from spark_bridge.gaps import GapPolicy, overtaken, vanished
+from spark_bridge.gap_notes import new_read_id
+from spark_bridge.gaps import GapPolicy, suspects, vanished
 from spark_bridge.offsets import from_json, to_json
 from spark_bridge.options import Offsets, SourceOptions
 from spark_bridge.planning import limited, tasks_of
 from spark_bridge.ranges import OffsetRange
 from spark_bridge.schema import check_schema
-from spark_bridge.tasks import Route, read_rows
+from spark_bridge.tasks import Route, Task, read_rows
 
 if TYPE_CHECKING:
     import pyarrow
@@ -49,9 +50,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._route: Route | None = None
         self._scene: Scene | None = None
         """As last seen."""
+        self._read_id = new_read_id()
         self._planned: list[OffsetRange] = []
-        """What the tasks of the last micro-batch were given."""
-        self._overtaken: Counter[TopicPartition] = Counter()
+        """What the tasks of the last micro-batch were given, until it is known what they skipped."""
         self._target: Offsets | None = None
         """With trigger AvailableNow: what the query goes to."""
 
@@ -86,15 +87,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(limited(begin, ends, most) | new, scene.topic_ids)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Where the logs end, as `latestOffset` in the query's progress; and how much was lost, if something was: exact
-        where planning found it, the most that it can be where retention overtook tasks."""
+        """Where the logs end, as `latestOffset` in the query's progress; and how much was lost, if something was."""
         if self._scene is None:
             return None
         found = to_json(self._scene.latest, self._scene.topic_ids)
         if self._gaps.lost:
             found["lostOffsets"] = _by_name(self._gaps.lost)
-        if self._overtaken:
-            found["overtakenOffsets"] = _by_name(self._overtaken)
         return found
 
     # -- a micro-batch -----------------------------------------------------------------------------------------
@@ -114,12 +112,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.partitions_min
         points = cluster.split_points(scene, kept, everywhere=most is not None and most > len(kept))
         self._route = Route.found(self._options, self._route)
-        self._planned = kept
-        return [InputPartition((part, self._route)) for part in tasks_of(kept, points, most)]
+        self._planned = tasks_of(kept, points, most)
+        return [InputPartition(Task(part, self._route, self._read_id)) for part in self._planned]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        part, route = partition.value
-        return read_rows(self._options, self._schema, part, route)
+        return read_rows(self._options, self._schema, partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Everything below is done: told to the group that option `groupId` names."""
@@ -141,17 +138,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cluster
 
     def _look_back(self, scene: Scene) -> None:
-        """Tasks cannot tell the driver of a gap that they met: it looks itself whether they can have met one."""
-        since = overtaken(self._planned, scene.earliest)
+        """Learn what tasks of the last micro-batch skipped. It is asked for only where a log has lost something since
+        they were planned: this costs nothing while all is well."""
+        cluster = self._connected()
+        for task in suspects(self._planned, scene.earliest, scene.latest):
+            note = cluster.skipped(self._read_id, task)
+            if note is not None:
+                self._gaps.heard(task.tp, note.offsets, note.lost)
         self._planned = []
-        for tp, count in since.items():
-            log.warning(
-                "retention took %d offsets of %s while tasks read them: some may be skipped, the executors' logs tell "
-                "which",
-                count,
-                tp,
-            )
-        self._overtaken += since
 
     def _look(self) -> tuple[Cluster, Scene]:
         cluster = self._connected()

@@ -10,6 +10,7 @@ from ringlog.errors import RinglogError
 from spark_bridge.bridge_client import bridge_cluster, read_bridged, unreachable
 from spark_bridge.bridge_wire import default_bridge
 from spark_bridge.direct import read_direct
+from spark_bridge.gap_notes import TaskNotes
 from spark_bridge.gaps import GapPolicy
 from spark_bridge.options import SourceOptions
 from spark_bridge.ranges import OffsetRange
@@ -55,27 +56,36 @@ class Route(NamedTuple):
         return cls(None)
 
 
-def read_rows(
-    options: SourceOptions, schema: StructType, part: OffsetRange, route: Route
-) -> Iterator[pyarrow.RecordBatch]:
+class Task(NamedTuple):
+    """What the driver sends to a task."""
+
+    part: OffsetRange
+    route: Route
+    read_id: str
+    """Of the query or batch read that it belongs to: where it notes what it had to skip."""
+
+
+def read_rows(options: SourceOptions, schema: StructType, task: Task) -> Iterator[pyarrow.RecordBatch]:
     """The rows of a range, in order."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from spark_bridge.arrow_rows import RowMaker, decoded_columns, within
 
+    part = task.part
     maker = RowMaker(part.tp, to_arrow_schema(schema, timezone="UTC"), options.value_format)
-    for made, start in _decoded(options, part, route, decoded_columns(options.columns)):
+    for made, start in _decoded(options, task, decoded_columns(options.columns)):
         rows = within(made, start, part.end)
         if rows.num_rows:
             yield maker.rows(rows)
 
 
 def _decoded(
-    options: SourceOptions, part: OffsetRange, route: Route, columns: tuple[str, ...]
+    options: SourceOptions, task: Task, columns: tuple[str, ...]
 ) -> Iterator[tuple[pyarrow.RecordBatch, int]]:
     """Decoded batches, and the offset from which on their records are new."""
     from spark_bridge.arrow_rows import decoded
 
+    part, route, read_id = task
     if route.bridge is not None:
         try:
             for made, behind in read_bridged(route.bridge, part, columns):
@@ -83,7 +93,7 @@ def _decoded(
                 yield made, start
         except RinglogError as error:
             log.warning("%s: the bridge does not serve it (%s): it is read from the brokers", part, error)
-    gaps = GapPolicy(options.fail_on_data_loss)
     if part.offsets:
+        gaps = GapPolicy(options.fail_on_data_loss, TaskNotes(options, read_id, task.part).tell)
         for found in read_direct(options.bootstrap, part, gaps, options.patience_s):
             yield decoded(found.data, columns), found.position

@@ -56,7 +56,7 @@ class TopicQueues:
         if type(partition) is not int or not 0 <= partition < len(self.queues):
             raise InvalidRequest(
                 f"partition {partition!r}: topic '{self.name}' has 0 to {len(self.queues) - 1}; "
-                "add more with `ringlog topic alter`"
+                "add more with `ringlog topic add-partitions`"
             )
         return self.queues[partition]
 

@@ -15,7 +15,7 @@ import msgspec
 from ringlog.client.cluster_view import ClusterView
 from ringlog.client.loop import Ended, Loop, Tick
 from ringlog.client.metadata import LOOK_AGAIN, TopicCache, topic_error
-from ringlog.client.settings import ClientSettings, endpoints_of
+from ringlog.client.settings import ClientSettings, check_types, endpoints_of
 from ringlog.errors import (
     ClientClosed,
     InvalidRequest,
@@ -103,6 +103,7 @@ class Connection:
         patience_s = self.settings.request_timeout_ms / 1000 if timeout_s is None else timeout_s
         deadline_s = time.monotonic() + patience_s
         backoff_s = self.settings.retry_backoff_ms / 1000
+        check_types(type(body), msgspec.structs.asdict(body))
         data = encode_body(body)
         while True:
             left_s = deadline_s - time.monotonic()

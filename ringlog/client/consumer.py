@@ -87,6 +87,7 @@ class Consumer:
             if len(item) == 3:
                 offset = _offset(item[2])
             wanted[_partition(item[:2])] = offset
+        self._driver.check_open()
         if self._group is not None and self._group.subscribed:
             raise InvalidRequest("the group assigns partitions to this consumer: unsubscribe() first")
         self._put_back()
@@ -125,11 +126,18 @@ class Consumer:
 
         Callbacks get a list of partitions, and are called by `poll`: `on_assigned` before the first record,
         `on_revoked` before others may read them (commit here what you have done), `on_lost` when others may read
-        them already (without it, `on_revoked`). Partitions that stay are read on undisturbed meanwhile.
+        them already (without it, `on_revoked`). Partitions that stay are read on undisturbed meanwhile. Another call
+        replaces what was subscribed to: what is not wanted any more is given up by one of the next polls.
         """
         names = [topics] if isinstance(topics, str) else list(topics)
         if not names and pattern is None:
             raise InvalidRequest("subscribe to topics or to a pattern; unsubscribe() ends it")
+        for listener in (on_assigned, on_revoked, on_lost):
+            if listener is not None and not callable(listener):
+                raise InvalidRequest(
+                    f"a listener is a function that takes a list of partitions, not {listener!r}"
+                )
+        self._driver.check_open()
         if group_id is not None and (self._group is None or self._group.group_id != group_id):
             self._join(group_id)
         group = self._require_group()
@@ -309,6 +317,7 @@ class Consumer:
                     self._group.close(commit=commit)
             finally:
                 self._connection.close()
+                self._driver.interrupt()  # a poll of another thread ends now, not when its time is over
 
     def __enter__(self) -> Consumer:
         return self
@@ -323,6 +332,7 @@ class Consumer:
 
     def _assigned(self, partition: Partition) -> TopicPartition:
         tp = _partition(partition)
+        self._driver.check_open()
         if not self._driver.look(lambda fetcher: tp in fetcher):
             raise InvalidRequest(f"{tp} is not assigned. Call assign() with it first")
         return tp
@@ -371,6 +381,9 @@ class Consumer:
 
     def _polled(self, timeout_s: float, take: Callable[[float], T | None]) -> T | None:
         """What `take` finds within the time. The group has its turn before, and whenever it wants one."""
+        if (self._group is None or not self._group.subscribed) and not self.assignment():
+            self._driver.check_open()
+            raise InvalidRequest("there is nothing to read: call assign() or subscribe() first")
         if self._group is None:
             return take(timeout_s)
         deadline_s = time.monotonic() + timeout_s

@@ -57,6 +57,12 @@ class FetchDriver:
         self._connection.wake()
         return result
 
+    def check_open(self) -> None:
+        """Raise why nothing will come any more, if that is so."""
+        if self._connection.closed:
+            raise ClientClosed("the consumer was closed. Make a new one")
+        self._connection.check_runs()
+
     def interrupt(self) -> None:
         """Let the poller return from its wait, now or the next time that it would wait: it has something else to do."""
         with self._changed:
@@ -68,9 +74,7 @@ class FetchDriver:
         somebody interrupts."""
         with self._changed:
             while True:
-                if self._connection.closed:
-                    raise ClientClosed("the consumer was closed. Make a new one")
-                self._connection.check_runs()
+                self.check_open()
                 now_s = time.monotonic()
                 assigned = self._fetcher.head(now_s)
                 if assigned is not None:
@@ -100,7 +104,7 @@ class FetchDriver:
         self._connection.wake()
         with self._changed:
             while self._fetcher.unsettled(some):
-                self._connection.check_runs()
+                self.check_open()
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0:
                     names = ", ".join(str(tp) for tp in some[:5])

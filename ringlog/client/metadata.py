@@ -6,12 +6,14 @@ import threading
 import time
 
 from ringlog.errors import (
+    InvalidRequest,
     NodeUnavailable,
     PartitionOffline,
     RinglogError,
     StaleMetadata,
     UnknownTopic,
 )
+from ringlog.limits import TOPIC_NAME_CHARS_MAX
 from ringlog.net.messages import ErrorReply, TopicMetadata
 from ringlog.net.wire_errors import raised
 
@@ -25,6 +27,11 @@ def topic_error(topic: TopicMetadata) -> RinglogError | None:
         return None
     if topic.error == UnknownTopic.code:
         return UnknownTopic(f"there is no topic '{topic.name}'. Create it: ringlog topic create {topic.name}")
+    if topic.error == InvalidRequest.code:
+        return InvalidRequest(
+            f"topic {topic.name[:300]!r} cannot be made: a name has 1 to {TOPIC_NAME_CHARS_MAX} of the letters "
+            "a-z A-Z 0-9 . _ - and does not begin with __"
+        )
     return raised(ErrorReply(topic.error, f"topic '{topic.name}': {topic.error}", False))
 
 

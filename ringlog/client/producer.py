@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
+from ringlog.client import last_words
 from ringlog.client.accumulator import BATCH_BYTES_MAX, Accumulator, TopicQueues
 from ringlog.client.connection import Connection
 from ringlog.client.futures import BatchState, ManyFuture, Part, RecordFuture
@@ -53,6 +54,9 @@ class Producer:
     are on their way at once, and `flush()` waits for all. Settings are those of `ProducerSettings`, by Kafka's names.
     With acks=0 a record is done when it has left: the offset is -1 and the durability "none". A node that is behind
     holds such a producer up as it does others; what it cannot take for another reason is lost without a word.
+
+    Close it, or use it in a `with` block. At the end of a program that did not, up to five seconds are spent on what
+    is still on its way, and a warning is logged when that is not enough.
     """
 
     def __init__(self, bootstrap: str | None = None, **settings: Any) -> None:
@@ -66,6 +70,7 @@ class Producer:
         self._connection.on_tick(self._tick)
         self._connection.on_fork(self._begin)
         self._connection.on_end(self._io_ended)
+        last_words.expect_close(self)
 
     def _begin(self) -> None:
         """Everything that belongs to one process: a child begins with nothing on its way."""
@@ -147,6 +152,8 @@ class Producer:
         with those that were produced before and after them. Blocks as `produce` does; when it raises midway, the
         batches that were made before are on their way: `flush` waits for them.
         """
+        if self._connection.closed:
+            raise ClientClosed(_CLOSED)
         queues = self._topics.get(topic) or self._open(topic)
         fixed = None if partition is None else queues.queue(partition)
         parts: list[Part] = []
@@ -224,7 +231,11 @@ class Producer:
             self._wait_for_room()
 
     def _wake(self) -> None:
-        """Let the I/O thread look at what was added. If a bug has ended it, that fails here and now, with the rest."""
+        """Let the I/O thread look at what was added. If that has ended, this fails here, with the rest."""
+        if self._connection.closed:
+            # By another thread, since this one looked; what was added after that one's farewell has nobody else.
+            _farewell(self._sender, self._topics)
+            raise ClientClosed(_CLOSED)
         try:
             self._connection.wake()
         except RinglogError as raised:
@@ -298,13 +309,20 @@ class Producer:
             with self._lock:
                 self._sender.flushing -= 1
 
+    def has_unfinished(self) -> bool:
+        """Whether records are on their way."""
+        return bool(self._accumulator.unfinished)
+
     def close(self, timeout: float | None = None) -> None:
         """Flush, then end the connection. What is not acknowledged within `timeout` seconds fails. Twice is fine."""
         if self._connection.closed:
             return
         try:
             self.flush(timeout)
+        except ClientClosed:
+            return  # by another thread, meanwhile
         finally:
+            last_words.closed(self)
             _abandon(self._connection, self._sender, self._topics)
 
     def __enter__(self) -> Producer:
@@ -421,6 +439,10 @@ class Producer:
 def _abandon(connection: Connection, sender: Sender, topics: dict[str, TopicQueues]) -> None:
     """End the connection, and tell those who still hold futures that nothing more will come."""
     connection.close()
+    _farewell(sender, topics)
+
+
+def _farewell(sender: Sender, topics: dict[str, TopicQueues]) -> None:
     gone = ClientClosed("the producer was closed before the record was acknowledged")
     sender.fail_all(_queues(topics), gone)
 

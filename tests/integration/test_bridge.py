@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -17,7 +18,7 @@ from ringlog.errors import OffsetOutOfRange, RinglogError
 from spark_bridge.arrow_rows import decoded, decoded_columns, within
 from spark_bridge.bridge import Bridge
 from spark_bridge.bridge_client import bridge_cluster, read_bridged
-from spark_bridge.bridge_readers import IDLE_S
+from spark_bridge.bridge_readers import IDLE_S, LogReader
 from spark_bridge.direct import read_direct
 from spark_bridge.gaps import GapPolicy
 from spark_bridge.ranges import OffsetRange
@@ -105,6 +106,31 @@ def test_an_executor_that_dies_in_the_middle_is_let_go_of(ringlog_node, bridge):
     child.wait()
     wait_for("nobody waits", lambda: len(bridge._desk) == 0, stretched(15))
     wait_for("no reader", lambda: len(bridge._readers) == 0, stretched(IDLE_S + 15))
+
+
+def test_more_executors_than_readers_wait_their_turn_and_all_get_their_rows(
+    ringlog_node, bridge, monkeypatch
+):
+    partitions, readers = 8, 3
+    with ringlog.Admin(bootstrap=ringlog_node.bootstrap) as admin:
+        admin.create_topic("orders", partitions)
+    for partition in range(partitions):
+        fill(ringlog_node, 500 + partition, partition)
+    bridge._readers._readers_max = readers
+    go_on, fetch = threading.Event(), LogReader.fetch
+    monkeypatch.setattr(LogReader, "fetch", lambda self, place: go_on.wait(60) and fetch(self, place))
+
+    def read(partition):
+        part = OffsetRange("orders", partition, 0, 500 + partition)
+        return len(rows_of(read_bridged(address(bridge), part, ("offset", "value")), part))
+
+    with ThreadPoolExecutor(partitions) as threads:
+        counts = threads.map(read, range(partitions))
+        wait_for("others wait", lambda: bridge._readers.waiting == partitions - readers, stretched(15))
+        assert len(bridge._readers) == readers
+        go_on.set()
+        assert list(counts) == [500 + n for n in range(partitions)]
+    assert len(bridge._readers) <= readers
 
 
 def test_what_the_log_does_not_have_is_an_error_of_its_own_kind(ringlog_node, bridge):

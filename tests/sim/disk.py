@@ -22,10 +22,12 @@ class Rotten(NamedTuple):
 class Journal:
     """A list on disk. `items` is what a read gives now; what a crash leaves is another matter."""
 
-    def __init__(self) -> None:
+    def __init__(self, unflushed: dict[Journal, None]) -> None:
         self.items: list[Any] = []
         self.flushed: list[Any] = []
         """What a loss of power leaves at least."""
+        self._unflushed = unflushed
+        """All of the disk that have something to flush: this one puts itself there, and takes itself out."""
         self._pending: list[Callable[[list[Any]], None]] = []
         self._hardened = 0
 
@@ -57,6 +59,7 @@ class Journal:
     def _write(self, change: Callable[[list[Any]], None]) -> None:
         change(self.items)
         self._pending.append(change)
+        self._unflushed[self] = None
 
     @property
     def written(self) -> int:
@@ -70,11 +73,14 @@ class Journal:
             change(self.flushed)
         del self._pending[:count]
         self._hardened += count
+        if not self._pending:
+            self._unflushed.pop(self, None)
 
     def lose(self, scheduler: Scheduler) -> None:
         """The power went: of what was not flushed, as much is there as the disk had got to."""
         self.harden(scheduler.random.randint(self._hardened, self.written))
         self._pending.clear()
+        self._unflushed.pop(self, None)
         self.items = list(self.flushed)
 
 
@@ -90,10 +96,12 @@ class SimDisk:
         self._due_ms = 0.0
         self._journals: dict[str, Journal] = {}
         self._cells: dict[str, Journal] = {}
+        self._unflushed: dict[Journal, None] = {}
+        """So that a flush costs what was written, however many files there are."""
 
     def journal(self, name: str) -> Journal:
         """The journal of this name; empty when there was none."""
-        return self._journals.setdefault(name, Journal())
+        return self._journals.setdefault(name, Journal(self._unflushed))
 
     def journals(self) -> dict[str, Journal]:
         """All journals, for those who judge or break them."""
@@ -106,11 +114,11 @@ class SimDisk:
 
     def write(self, cell: str, value: Any) -> None:
         """Replace a cell's value, as a whole: a crash leaves the old or the new one."""
-        self._cells.setdefault(cell, Journal()).replace([value])
+        self._cells.setdefault(cell, Journal(self._unflushed)).replace([value])
 
     def flush(self, then: Callable[[], None]) -> None:
         """Make durable all that was written so far, and then say so, in the order of asking."""
-        written = [(file, file.written) for file in self._files()]
+        written = [(file, file.written) for file in self._unflushed]
         incarnation, scheduler = self.incarnation, self._scheduler
         self._due_ms = max(self._due_ms, scheduler.now_ms + scheduler.random.uniform(*self.flush_ms))
 
@@ -137,6 +145,7 @@ class SimDisk:
         self.incarnation += 1
         self._journals.clear()
         self._cells.clear()
+        self._unflushed.clear()
 
     def _files(self) -> list[Journal]:
         return [*self._journals.values(), *self._cells.values()]

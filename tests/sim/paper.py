@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ringlog.model import NO_LEADER
 from ringlog.replication.view import PartitionView
 from tests.sim.replay import CheckFailed
-from tests.sim.replica_broker import SimBroker
+from tests.sim.replica_broker import Hosted, SimBroker
 from tests.sim.replica_clients import SimProducer
 from tests.sim.replicas import ReplicaWorld
 
@@ -27,10 +28,22 @@ RESTART_MS = 300.0
 
 
 class CalmBroker(SimBroker):
-    """Looks after its hundreds of partitions less often."""
+    """Looks after its hundreds of partitions less often; after those that lack a replica as often as ever."""
 
     tick_ms = 50.0
     heartbeat_ms = 200.0
+    turns = 10
+    """In so many ticks every partition has been looked after."""
+    _turn = 0
+
+    def _to_look_after(self) -> Iterable[Hosted]:
+        self._turn = (self._turn + 1) % self.turns
+        for at, hosted in enumerate(self.hosted.values()):
+            leader = hosted.replica.leader
+            if leader is not None:
+                view = leader.view
+                if at % self.turns == self._turn or leader.pending or len(view.isr) < len(view.replicas):
+                    yield hosted
 
 
 class CalmProducer(SimProducer):

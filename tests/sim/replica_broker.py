@@ -5,6 +5,7 @@ What a shard and its network process do in a node is done here in one place: pro
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -375,7 +376,7 @@ class SimBroker:
         now_ms = self._now_ms()
         self._send_plans(self._desk.expire(now_ms))
         self._ask()
-        for hosted in self.hosted.values():
+        for hosted in self._to_look_after():
             leader = hosted.replica.leader
             if leader is None:
                 continue
@@ -385,3 +386,7 @@ class SimBroker:
             if proposal is not None:
                 hosted.proposed_ms = now_ms
                 self.machine.send(CONTROLLER, proposal)
+
+    def _to_look_after(self) -> Iterable[Hosted]:
+        """The partitions whose in-sync replicas may have to change."""
+        return self.hosted.values()

@@ -54,7 +54,13 @@ class ReplicaWatcher(Watcher):
         if offset <= end:
             return
         log = self._machines[node - 1].process.hosted[view.partition].log
-        fresh = [batch for batch in log.batches if end <= batch.base_offset and batch.last_offset < offset]
+        fresh = []
+        for batch in reversed(log.batches):  # they are at the end: the rest need not be looked at
+            if batch.base_offset < end:
+                break
+            if batch.last_offset < offset:
+                fresh.append(batch)
+        fresh.reverse()
         known += fresh
         if fresh:
             self._majority_holds(view, fresh[-1])

@@ -12,6 +12,7 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 import ringlog
 from ringlog.errors import DataLoss
 from ringlog.records.scan import scan
+from spark_bridge.batch_reader import BatchReader
 from spark_bridge.direct import read_direct
 from spark_bridge.gaps import GapPolicy
 from spark_bridge.options import source_options
@@ -129,24 +130,96 @@ def test_what_retention_took_is_an_error_or_a_count(ringlog_node, reader_of):
     assert reader.reportLatestOffset()["lostOffsets"] == {"orders-0": 60}
 
 
-def test_what_retention_took_from_under_a_task_is_an_error_or_told_in_the_progress(ringlog_node, reader_of):
-    create(ringlog_node, 1)
-    for _ in range(10):
-        fill(ringlog_node, 10)
+def overtake(node, before):
+    """Retention moves on under tasks."""
+    with ringlog.Admin(bootstrap=node.bootstrap) as admin:
+        admin.delete_records("orders", before)
+
+
+def lost_groups(node):
+    with ringlog.Admin(bootstrap=node.bootstrap) as admin:
+        return {
+            group.group_id: {
+                tp.partition: at.metadata for tp, at in admin.group_offsets(group.group_id).items()
+            }
+            for group in admin.list_groups()
+            if group.group_id.startswith("spark-lost-")
+        }
+
+
+def offsets_of(batches):
+    return [at for one in batches for at in one.column("offset").to_pylist()]
+
+
+def test_what_retention_took_from_under_tasks_is_an_error_or_told_exactly_in_the_progress(
+    ringlog_node, reader_of, caplog
+):
+    create(ringlog_node)
+    for partition in range(2):
+        fill(ringlog_node, 100, partition)
     reader, strict = reader_of(failOnDataLoss="false"), reader_of()
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
-    (part,) = reader.partitions(start, end)
-    with ringlog.Admin(bootstrap=ringlog_node.bootstrap) as admin:
-        admin.delete_records("orders", {0: 60})
-    with pytest.raises(DataLoss, match=r"60 offsets of orders-0 \[0, 60\)"):
-        list(strict.read(part))
-    assert [at for one in reader.read(part) for at in one.column("offset").to_pylist()] == list(
-        range(60, 100)
-    )
+    first, second = reader.partitions(start, end)
+    done = offsets_of(reader.read(first))
+    assert done == list(range(100)), "the task of partition 0 has read all before anything is gone"
+    overtake(ringlog_node, {0: 60, 1: 60})
+    with pytest.raises(DataLoss, match=r"60 offsets of orders-1 \[0, 60\)"):
+        list(strict.read(second))
+    assert lost_groups(ringlog_node) == {}, "a task that fails skips nothing"
+    assert offsets_of(reader.read(second)) == list(range(60, 100))
     for _ in range(2):
         assert batch(reader, end) == (end, [])
-        assert reader.reportLatestOffset()["overtakenOffsets"] == {"orders-0": 60}, "told, and counted once"
+        assert reader.reportLatestOffset()["lostOffsets"] == {"orders-1": 60}, "exact, and counted once"
+    assert "60 offsets of orders-1 [0, 60) are skipped" in caplog.text
+    assert "60 offsets of orders-1 were skipped by a task, since failOnDataLoss=false: [0, 60)" in caplog.text
+    assert lost_groups(ringlog_node) == {}, "collected"
+
+
+def test_a_task_that_is_overtaken_in_the_middle_tells_of_what_it_had_not_read(ringlog_node, reader_of):
+    create(ringlog_node, 1)
+    values = [bytes(1000)] * 1000
+    with ringlog.Producer(bootstrap=ringlog_node.bootstrap, buffer_memory=1 << 20) as producer:
+        for _ in range(40):
+            producer.produce_many("orders", values, partition=0).result(60)
+    reader = reader_of(failOnDataLoss="false")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    (part,) = reader.partitions(start, end)
+    pieces = reader.read(part)
+    seen = offsets_of([next(pieces)])
+    overtake(ringlog_node, {0: 35_000})
+    seen += offsets_of(pieces)
+    assert batch(reader, end) == (end, [])
+    missing = 40_000 - len(seen)
+    assert missing > 0, "it was overtaken"
+    assert len(seen) == len(set(seen))
+    assert reader.reportLatestOffset()["lostOffsets"] == {"orders-0": missing}
+
+
+def test_a_batch_read_notes_on_the_node_what_planning_and_tasks_had_to_skip(ringlog_node):
+    create(ringlog_node, 1)
+    fill(ringlog_node, 100)
+    overtake(ringlog_node, {0: 40})
+
+    def planned(**more):
+        given = {"bootstrap": ringlog_node.bootstrap, "columns": "partition,offset", "bridge": "off"}
+        given |= {"subscribe": "orders", "startingOffsets": '{"orders": {"0": 25}}', **more}
+        reader = BatchReader(source_options(given, streaming=False), SCHEMA)
+        return reader, reader.partitions()
+
+    with pytest.raises(DataLoss, match=r"15 offsets of orders-0 \[25, 40\)"):
+        planned()
+    assert lost_groups(ringlog_node) == {}
+    reader, (task,) = planned(failOnDataLoss="false")
+    overtake(ringlog_node, {0: 60})
+    assert offsets_of(reader.read(task)) == list(range(60, 100))
+    told = lost_groups(ringlog_node)
+    assert sorted(name.split("-", 3)[3] for name in told) == ["orders-0-25", "orders-0-40"]
+    assert sorted(note for notes in told.values() for note in notes.values()) == [
+        '{"offsets":15,"lost":[[25,40]]}',
+        '{"offsets":20,"lost":[[40,60]]}',
+    ]
 
 
 def test_a_topic_that_was_made_anew_is_read_from_its_beginning_or_not_at_all(ringlog_node, reader_of):

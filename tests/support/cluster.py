@@ -26,6 +26,7 @@ from tests.support.load import Load
 from tests.support.node import NodeProcess, wait_for
 from tests.support.patience import Patience, stretched
 from tests.support.raw_client import RawClient
+from tests.support.wires import Wires
 
 TOPIC = "orders"
 NODES = (1, 2, 3)
@@ -39,14 +40,14 @@ class ClusterNode(NodeProcess):
     """One node of a cluster. A fault hits all of its processes at once, as on a machine of its own."""
 
     def __init__(
-        self, node_id: int, directory: Path, members: str, *, shards: int, options: tuple[str, ...]
+        self, node_id: int, directory: Path, members: str, *, options: tuple[str, ...], **node: Any
     ) -> None:
         self.node_id = node_id
         super().__init__(
             str(directory / f"node-{node_id}"),
-            shards=shards,
             log_path=str(directory / f"node-{node_id}.log"),
             options=("--node-id", str(node_id), "--cluster", members, "--no-pin", *options),
+            **node,
         )
         self.port = free_ports()
 
@@ -85,6 +86,7 @@ class ClusterTrial:
         shards: int = 1,
         options: tuple[str, ...] = ("--tail-bytes-per-shard", str(32 << 20)),
         nodes: Iterable[int] = NODES,
+        wires: Wires | None = None,
         racks: Mapping[int, str] | None = None,
         **config: str,
     ) -> None:
@@ -92,13 +94,18 @@ class ClusterTrial:
         self.recordings = str(directory / "recordings")
         os.makedirs(self.recordings)
         ports = {node_id: free_ports() for node_id in nodes}
-        members = ",".join(f"{node_id}@127.0.0.1:{port}" for node_id, port in ports.items())
-        self.nodes = {
-            node_id: ClusterNode(
-                node_id, directory, members, shards=shards, options=(*options, *_rack_of(racks, node_id))
-            )
-            for node_id in ports
-        }
+        hosts = {node_id: wires.host_of(node_id) if wires else "127.0.0.1" for node_id in ports}
+        members = ",".join(f"{node_id}@{hosts[node_id]}:{port}" for node_id, port in ports.items())
+        if wires is not None:
+            wires.lead(ports)
+        self.nodes = {}
+        for node_id in ports:
+            words = (*options, "--rack", racks[node_id]) if racks is not None else options
+            given: dict[str, Any] = {"shards": shards, "options": words}
+            if wires is not None:
+                given |= {"host": hosts[node_id], "program": wires.program_of(node_id)}
+                given |= {"environment": wires.environment_of(node_id), "options": (*words, "--insecure")}
+            self.nodes[node_id] = ClusterNode(node_id, directory, members, **given)
         self._config = {"min.insync.replicas": "2", **config}
 
     @property
@@ -269,10 +276,6 @@ class ClusterTrial:
             found += node.watch.leaks(within_s=1)
         found += check_replicas([node.data_dir for node in self.nodes.values()], TOPIC)
         assert not found, report(found)
-
-
-def _rack_of(racks: Mapping[int, str] | None, node_id: int) -> tuple[str, ...]:
-    return ("--rack", racks[node_id]) if racks else ()
 
 
 def _read_all(client: RawClient, recorder: Recorder, label: str, partition: int) -> int:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -60,23 +60,28 @@ class NodeProcess:
         options: tuple[str, ...] = (),
         environment: Mapping[str, str] | None = None,
         log_path: str | None = None,
+        host: str = "127.0.0.1",
+        program: Sequence[str] = (sys.executable, "-m", "ringlog.node"),
     ) -> None:
         self.data_dir = data_dir
         self.shards = shards
+        self.host = host
         self.port = free_port()
         self.log_path = log_path or f"{data_dir}.node.log"
         self.watch = LeakWatch(data_dir)
         self._options = options
+        self._program = program
+        """What is started, with the options of a node."""
         self._environment = dict(environment or {})
         self._supervisor: subprocess.Popen[bytes] | None = None
 
     @property
     def endpoint(self) -> str:
-        return f"tcp://127.0.0.1:{self.port}"
+        return f"tcp://{self.bootstrap}"
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -87,7 +92,7 @@ class NodeProcess:
 
     def start(self, wait: bool = True) -> NodeProcess:
         """Start it and, with `wait`, return when it answers."""
-        command = [sys.executable, "-m", "ringlog.node", "--data-dir", self.data_dir]
+        command = [*self._program, "--data-dir", self.data_dir]
         command += ["--listen", self.endpoint, "--shards", str(self.shards), *self._options]
         with open(self.log_path, "ab") as log:
             self._supervisor = subprocess.Popen(

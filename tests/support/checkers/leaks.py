@@ -47,11 +47,9 @@ class LeakWatch:
 
     def observe(self) -> None:
         """Note what the processes hold now. Call it while they run: after a start, and after each fault."""
-        inodes: set[str] = set()
         for process in self.processes():
             self.shared_memory |= _mapped_shared_memory(process.pid)
-            inodes |= _socket_inodes(process.pid)
-        self.socket_files |= _bound_paths(inodes)
+            self.socket_files |= _bound_paths(process.pid)
 
     def held_shared_memory(self) -> set[str]:
         """What the living processes have mapped now, and has a name still."""
@@ -123,9 +121,10 @@ def _link(path: str) -> str:
         return ""
 
 
-def _bound_paths(inodes: set[str]) -> set[str]:
-    """Names in the file system of those sockets."""
-    rows = (line.split() for line in _read("/proc/net/unix").decode(errors="replace").splitlines()[1:])
+def _bound_paths(pid: int) -> set[str]:
+    """Names in the file system of a process's sockets: each network namespace has a list of its own."""
+    inodes = _socket_inodes(pid)
+    rows = (line.split() for line in _read(f"/proc/{pid}/net/unix").decode(errors="replace").splitlines()[1:])
     return {row[7] for row in rows if len(row) > 7 and row[6] in inodes and row[7].startswith("/")}
 
 

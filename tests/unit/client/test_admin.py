@@ -36,6 +36,21 @@ def test_a_topic_is_created_with_its_settings(admin):
     assert [one.index for one in topic.partitions] == [0, 1, 2]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("t", "3"), "partitions"),
+        ((b"t", 3), "name"),
+        (("t", 3, 1.5), "replication_factor"),
+        (("t", 2**70), "partitions"),
+    ],
+)
+def test_an_argument_of_a_wrong_type_is_named_and_nothing_is_sent(node, admin, arguments, named):
+    with pytest.raises(InvalidRequest, match=f"^{named} = "):
+        admin.create_topic(*arguments)
+    assert not node.topics
+
+
 def test_a_topic_that_is_there_cannot_be_created_again(admin):
     admin.create_topic("t")
     with pytest.raises(TopicExists):

@@ -21,6 +21,7 @@ from ringlog.model import TopicPartition
 from ringlog.net.messages import EARLIEST, LATEST
 from tests.support.fake_connection import FakeConnection
 from tests.support.model_broker import ModelBroker, value_of
+from tests.support.node import wait_for
 
 TP = TopicPartition("t", 0)
 
@@ -272,8 +273,43 @@ def test_a_closed_consumer_says_so(broker):
     with reading() as consumer:
         consumer.poll(0)
     consumer.close()
-    with pytest.raises(ClientClosed):
-        consumer.poll(0)
+    for use in (
+        lambda: consumer.poll(0),
+        lambda: consumer.poll_arrow(0),
+        lambda: next(consumer),
+        lambda: consumer.assign([("t", 0)]),
+        lambda: consumer.seek(("t", 0), 1),
+        lambda: consumer.seek_to_end(),
+        lambda: consumer.position(("t", 0)),
+        lambda: consumer.pause(("t", 0)),
+    ):
+        with pytest.raises(ClientClosed):
+            use()
+
+
+def test_a_close_ends_the_poll_of_another_thread(broker):
+    consumer = reading()
+    raised = []
+
+    def poll():
+        try:
+            consumer.poll(600_000)
+        except ClientClosed as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=poll, daemon=True)
+    thread.start()
+    wait_for("the poll", lambda: consumer._driver._changed._waiters, within_s=30)
+    consumer.close()
+    thread.join(30)
+    assert raised
+
+
+def test_a_poll_of_nothing_says_what_is_missing(broker):
+    with Consumer() as consumer:
+        for poll in (consumer.poll, consumer.poll_arrow, consumer.poll_batches, consumer.__next__):
+            with pytest.raises(InvalidRequest, match=r"assign\(\) or subscribe\(\)"):
+                poll()
 
 
 def test_nobody_but_its_user_holds_a_consumer(broker):

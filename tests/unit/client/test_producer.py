@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections import defaultdict
@@ -13,8 +15,10 @@ import pyarrow as pa
 import pytest
 
 from ringlog import Producer
+from ringlog.client.metadata import topic_error
 from ringlog.errors import BatchTooLarge, BufferFull, ClientClosed, InvalidRequest, RequestTimeout
 from ringlog.net.framing import Acks, Api
+from ringlog.net.messages import TopicMetadata
 from ringlog.records.decode import decode
 from ringlog.records.partitioner import partition_for
 from tests.support.router import RouterNode
@@ -163,6 +167,44 @@ def test_flush_says_when_not_all_is_done_and_close_fails_the_rest(node):
         producer.produce("t", b"v")
 
 
+def test_a_closed_producer_says_so_and_takes_nothing(node, producer):
+    producer.produce("t", b"v").result(5)
+    producer.close()
+    with pytest.raises(ClientClosed):
+        producer.produce("t", b"v")
+    with pytest.raises(ClientClosed):
+        producer.produce_many("t", [b"v"])
+    assert len(values(node)) == 1
+
+
+@pytest.mark.parametrize("form", ["one", "few", "many"])
+def test_a_record_that_another_thread_closes_on_does_not_wait_forever(node, producer, monkeypatch, form):
+    """The other thread is done with closing just before the record is added."""
+    producer.produce("t", b"v", partition=0).result(5)
+    accumulator = producer._accumulator
+    name = {"one": "append", "few": "extend", "many": "put"}[form]
+    add = getattr(accumulator, name)
+
+    def add_late(*args):
+        monkeypatch.undo()
+        producer.close()
+        return add(*args)
+
+    monkeypatch.setattr(accumulator, name, add_late)
+    with pytest.raises(ClientClosed):
+        if form == "one":
+            producer.produce("t", b"v", partition=0)
+        else:
+            producer.produce_many("t", [b"v" * 100_000] * (1 if form == "few" else 20), partition=0)
+    assert not accumulator.unfinished
+
+
+def test_a_name_that_no_topic_can_have_is_refused_with_the_rule():
+    error = topic_error(TopicMetadata("no name", InvalidRequest.code, -1, [], {}))
+    assert isinstance(error, InvalidRequest)
+    assert "a-z A-Z 0-9" in str(error)
+
+
 def test_callbacks_are_called_once_each_with_their_future(producer):
     seen = []
     futures = [producer.produce("t", b"%d" % i, on_delivery=seen.append) for i in range(100)]
@@ -205,6 +247,33 @@ def test_a_producer_that_nobody_holds_leaves_no_thread(node):
     del producer
     gc.collect()
     assert not [one for one in threading.enumerate() if one.name.startswith("ringlog-client")]
+
+
+PROGRAM = """
+import sys
+from ringlog import Producer
+from ringlog.client import last_words
+last_words.LAST_FLUSH_S = float(sys.argv[2])
+producer = Producer(sys.argv[1], linger_ms=60_000)
+producer.produce("t", b"last words")
+"""
+
+
+def test_a_program_that_ends_without_a_close_loses_nothing(node):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, node.bootstrap, "60"], capture_output=True, timeout=120
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert values(node) == [b"last words"]
+
+
+def test_a_program_that_ends_without_a_close_is_told_what_it_may_lose(node):
+    node.create("t")
+    node.before = lambda header, body: b"" if header.api_key == Api.PRODUCE else None
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, node.bootstrap, "0.1"], capture_output=True, timeout=120
+    )
+    assert b"records may be lost" in done.stderr
 
 
 def test_futures_of_a_producer_that_nobody_holds_fail_and_do_not_wait_forever(node):

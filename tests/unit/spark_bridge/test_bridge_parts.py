@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringlog.errors import CorruptFrame, Overloaded
+from ringlog.limits import BRIDGE_ASKS_MAX, BRIDGE_ASKS_PER_CLIENT_MAX
 from ringlog.model import TopicPartition
 from spark_bridge.bridge_cache import HotRanges, Piece, Wanted
-from spark_bridge.bridge_desk import ASKS_PER_CLIENT_MAX, Ask, Desk, Place
+from spark_bridge.bridge_desk import Ask, Desk, Place
 from spark_bridge.bridge_pieces import answer, fitting
 from spark_bridge.bridge_wire import ReadRequest, default_bridge, pack_reply_head, unpack_reply
 
@@ -85,12 +86,32 @@ def test_who_left_is_not_answered():
 
 def test_a_client_may_not_ask_without_end():
     desk = Desk()
-    for n in range(ASKS_PER_CLIENT_MAX):
+    for n in range(BRIDGE_ASKS_PER_CLIENT_MAX):
         desk.wait(Place(ORDERS, n), ask())
     with pytest.raises(Overloaded):
         desk.wait(Place(ORDERS, 1000), ask())
     desk.arrived(Place(ORDERS, 0))
     assert desk.wait(Place(ORDERS, 1000), ask())
+
+
+def test_all_clients_together_may_not_ask_without_end():
+    desk = Desk()
+    for n in range(BRIDGE_ASKS_MAX):
+        desk.wait(Place(ORDERS, n), ask(b"%d" % n))
+    with pytest.raises(Overloaded) as refused:
+        desk.wait(Place(ORDERS, 0), ask(b"one more"))
+    assert refused.value.retriable
+    desk.left(b"7")
+    assert not desk.wait(Place(ORDERS, 0), ask(b"one more")), "who left made room"
+
+
+def test_a_place_that_nobody_waits_for_any_more_can_be_asked_for_anew():
+    desk, place = Desk(), Place(ORDERS, 0)
+    desk.wait(place, ask(b"one"))
+    assert desk.is_wanted(place)
+    desk.left(b"one")
+    assert not desk.is_wanted(place)
+    assert desk.wait(place, ask(b"two")), "it is fetched again"
 
 
 @given(st.lists(st.integers(0, 5000), min_size=1, max_size=50), st.integers(1, 20_000))

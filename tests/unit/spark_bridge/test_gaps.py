@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import logging
 
+import msgspec
 import pytest
 
-from ringlog.errors import DataLoss
+from ringlog.errors import DataLoss, NodeUnavailable
+from ringlog.limits import (
+    GROUP_ID_CHARS_MAX,
+    OFFSET_METADATA_CHARS_MAX,
+    PARTITIONS_PER_TOPIC_MAX,
+    TOPIC_NAME_CHARS_MAX,
+)
 from ringlog.model import TopicPartition
+from spark_bridge.gap_notes import Note, group_id, joined, new_read_id
 from spark_bridge.gaps import GapPolicy, below_start, vanished
 from spark_bridge.offsets import from_json, to_json
 from spark_bridge.ranges import OffsetRange
@@ -42,6 +50,34 @@ def test_a_gap_that_is_accepted_is_counted_and_logged(caplog):
         policy.meet(gap)
     assert policy.lost == {A: 40}
     assert "20 offsets of a-0 [10, 30) are skipped" in caplog.text
+
+
+def test_a_gap_that_could_not_be_noted_is_not_skipped():
+    def refuse(gap: OffsetRange) -> str:
+        raise NodeUnavailable(f"nobody to tell of {gap}")
+
+    policy = GapPolicy(fail_on_data_loss=False, tell=refuse)
+    gap = below_start(PART, 30)
+    assert gap is not None
+    with pytest.raises(NodeUnavailable):
+        policy.meet(gap)
+    assert not policy.lost
+
+
+def test_a_note_of_many_gaps_stays_small_and_its_count_exact():
+    note = None
+    for n in range(500):
+        note = joined(note, OffsetRange("a", 0, 10 * n, 10 * n + 3))
+    assert note is not None
+    assert note.offsets == 1500
+    assert (note.lost[0], note.lost[-1][1]) == ((0, 3), 4993)
+    assert len(msgspec.json.encode(note)) < OFFSET_METADATA_CHARS_MAX
+    assert msgspec.json.decode(msgspec.json.encode(note), type=Note) == note
+
+
+def test_the_longest_topic_fits_into_the_name_of_its_notes():
+    task = OffsetRange("t" * TOPIC_NAME_CHARS_MAX, PARTITIONS_PER_TOPIC_MAX, 2**63 - 2, 2**63 - 1)
+    assert len(group_id(new_read_id(), task)) <= GROUP_ID_CHARS_MAX
 
 
 def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one():
