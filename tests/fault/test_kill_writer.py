@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import pytest
 
 from ringlog.disk.choose import open_disk
 from ringlog.log.settings import LogSettings
-from tests.support.amounts import amount
+from tests.support.amounts import cases, chance
 from tests.support.logs import LogWorld
 
 WRITER = """
@@ -41,11 +40,11 @@ while True:
 
 @pytest.mark.parametrize("engine", ["io_uring", "plain"])
 def test_what_a_killed_writer_acknowledged_is_there(tmp_path: Path, engine: str):
-    rng = random.Random(engine)
+    rng = chance(engine)
     root = str(tmp_path / "data")
     script = WRITER.format(engine=engine, root=root)
     acked = 0
-    for _ in range(amount(short=6, full=200)):
+    for _ in cases(short=6, full=200):
         writer = subprocess.Popen(
             [sys.executable, "-c", script],
             stdout=subprocess.PIPE,

@@ -8,7 +8,7 @@ import pytest
 
 from ringlog.client.consumer import Consumer
 from ringlog.errors import CorruptBatch, RinglogError, UnreadableBatch
-from ringlog.limits import FRAME_BYTES_MAX, MIB, UNFINISHED_BYTES_MAX
+from ringlog.limits import FRAME_BYTES_MAX, MIB, RECOMPRESSED_BYTES_MAX, UNFINISHED_BYTES_MAX
 from ringlog.model import Codec
 from ringlog.net.framing import Api, Flag
 from ringlog.net.messages import (
@@ -133,6 +133,28 @@ def test_a_compression_bomb_costs_the_node_no_memory(shared_trial: Trial, victim
                 client.produce_bytes(victim, bomb)
             except RinglogError as error:
                 assert error.code in ("CORRUPT_BATCH", "BATCH_TOO_LARGE", "CORRUPT_FRAME"), error.code
+
+
+@pytest.mark.parametrize("word", ["uncompressed", "lz4"])
+def test_a_topic_that_unfolds_what_it_gets_is_not_harmed_by_bombs(shared_trial: Trial, word: str):
+    bombs = [bad_frames.bomb(codec, 100 * MIB) for codec in (Codec.GZIP, Codec.ZSTD)]
+    # Records as they should be, only very large ones: up to the bound they are compressed anew.
+    large = [
+        bytes(encode([bytes(MIB)] * count, timestamps=1, codec=Codec.ZSTD))
+        for count in (RECOMPRESSED_BYTES_MAX // MIB - 1, RECOMPRESSED_BYTES_MAX // MIB + 1)
+    ]
+    with unharmed(shared_trial), shared_trial.client(timeout_s=stretched(10)) as client:
+        client.create_topic(f"unfolding-{word}", 1, **{"compression.type": word})
+        (partition,) = client.partition_ids(f"unfolding-{word}")
+        taken = 0
+        for _ in cases(short=2, full=300):
+            for data in (*bombs, *large):
+                try:
+                    client.produce_bytes(partition, data)
+                    taken += 1
+                except RinglogError as error:
+                    assert error.code in ("CORRUPT_BATCH", "BATCH_TOO_LARGE"), error.code
+        assert taken == (0 if word == "uncompressed" else len(cases(short=2, full=300)))
 
 
 @pytest.mark.parametrize(("codec", "ratio_min"), [(Codec.GZIP, 900), (Codec.LZ4, 200), (Codec.ZSTD, 10_000)])
