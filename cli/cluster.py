@@ -20,6 +20,7 @@ def cluster() -> None:
       ringlog cluster describe
       ringlog cluster describe --bootstrap db1:9400,db2:9400 --json
       ringlog cluster drain 3
+      ringlog cluster moves
     """
 
 
@@ -97,6 +98,44 @@ def drain(node_id: int, undo: bool, bootstrap: str, as_json: bool) -> None:
 
     if not call(bootstrap, node_id, undo=undo, as_json=as_json):
         sys.exit(1)
+
+
+@cluster.command()
+@client_options
+def moves(bootstrap: str, as_json: bool) -> None:
+    """Show the moves that are under way, and how far each has come.
+
+    A move ends when the new replicas are in sync; then it is not shown any more.
+
+    \b
+    Examples:
+      ringlog cluster moves
+      ringlog cluster moves --json | jq .percent
+    """
+    from cli.cluster_calls import show_moves
+
+    show_moves(bootstrap, as_json=as_json)
+
+
+@cluster.command()
+@click.argument("rate", required=False)
+@client_options
+def throttle(rate: str | None, bootstrap: str, as_json: bool) -> None:
+    """Bound how fast moves may fill a node, in bytes a second; `none` takes the bound away, without RATE it is shown.
+
+    It holds for what is moved to one node in all, from now on, also for moves that are under way. Replicas that are in
+    sync are never slowed down, nor those that come back after their node was away.
+
+    \b
+    Examples:
+      ringlog cluster throttle 50MB
+      ringlog cluster throttle none
+    """
+    from cli.amounts import amount
+    from cli.cluster_calls import throttle as call
+
+    bound = int(amount(rate)) if rate not in (None, "none") else None
+    call(bootstrap, bound, change=rate is not None, as_json=as_json)
 
 
 def _ids(text: str) -> list[int]:

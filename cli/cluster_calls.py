@@ -9,6 +9,7 @@ from cli.clients import open_admin
 from cli.counted import counted
 from cli.output import print_json
 from cli.screen import print_table
+from ringlog.client.moving import MOVE_BYTES_PER_S
 from ringlog.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -118,6 +119,62 @@ def drain(bootstrap: str, node_id: int, *, undo: bool, as_json: bool) -> bool:
     return _print_moves(moves, as_json=as_json)
 
 
+def show_moves(bootstrap: str, *, as_json: bool) -> None:
+    """Print what is under way: as JSON, one object for each partition."""
+    with open_admin(bootstrap) as admin:
+        found = admin.list_moves()
+        bound = None if as_json else admin.alter_cluster().get(MOVE_BYTES_PER_S)
+    if as_json:
+        for move in found:
+            print_json(
+                {
+                    "partition": str(move.partition),
+                    "adding": move.adding,
+                    "removing": move.removing,
+                    "moved_bytes": move.moved_bytes,
+                    "total_bytes": move.total_bytes,
+                    "percent": round(move.percent, 1),
+                }
+            )
+        return
+    if not found:
+        print("Nothing is being moved.")
+        return
+    print_table(
+        ("PARTITION", "TO", "FROM", "MB", "OF MB", "%"),
+        [
+            (
+                str(move.partition),
+                _ids(move.adding),
+                _ids(move.removing),
+                f"{move.moved_bytes / 1e6:,.1f}",
+                f"{move.total_bytes / 1e6:,.1f}",
+                f"{move.percent:.1f}",
+            )
+            for move in found
+        ],
+    )
+    if bound is not None:
+        print(f"\nNo more than {int(bound) / 1e6:,.2f} MB/s to each node.")
+
+
+def throttle(bootstrap: str, bytes_per_s: int | None, *, change: bool, as_json: bool) -> None:
+    """Bound the moves to each node, or do so no more; print what holds then."""
+    with open_admin(bootstrap) as admin:
+        settings = admin.alter_cluster({MOVE_BYTES_PER_S: bytes_per_s} if change else {})
+    bound = settings.get(MOVE_BYTES_PER_S)
+    if as_json:
+        print_json({"move_bytes_per_s": None if bound is None else int(bound)})
+    elif bound is None:
+        print("Moves are not throttled.")
+    else:
+        print(f"Moves take no more than {int(bound) / 1e6:,.2f} MB/s to each node.")
+
+
+def _ids(nodes: Sequence[int]) -> str:
+    return ",".join(map(str, nodes)) or "-"
+
+
 def _print_moves(moves: Sequence[Move], *, as_json: bool) -> bool:
     for move in moves:
         if as_json:
@@ -134,7 +191,7 @@ def _print_moves(moves: Sequence[Move], *, as_json: bool) -> bool:
         else:
             print(f"{move.partition} is going to be on {', '.join(map(str, move.replicas))}.")
     if any(not move.error for move in moves) and not as_json:
-        print("The moves have begun; `ringlog cluster describe` tells what is left.")
+        print("The moves have begun; `ringlog cluster moves` tells how far they are.")
     return not any(move.error for move in moves)
 
 

@@ -177,6 +177,10 @@ REPLICA_BACKOFF_MS = 50
 """After an answer that could not be used."""
 REPLICA_LAG_MS_DEFAULT = 10_000
 """A replica that did not hold all that there was for this long is not in sync any more."""
+THROTTLE_PIECE_BYTES_MIN = 16 * KIB
+"""A replica that is moved under a throttle asks for no less at a time; the pauses between are longer instead."""
+MOVE_BYTES_PER_S_MIN = 64 * KIB
+"""A move that is throttled below this would hardly ever end."""
 REPLICA_HEAD_BYTES = 1 * KIB
 """What goes before the largest batch that a topic may take when it is sent to a follower, alone in its frame."""
 REPLICA_OVERFLOW_BYTES_MAX = 64 * MIB

@@ -13,6 +13,7 @@ from ringlog.client.commits import OffsetAndMetadata
 from ringlog.client.connection import Connection
 from ringlog.client.deleting import delete_records
 from ringlog.client.group_admin import GroupAdmin, GroupInfo, PlannedReset
+from ringlog.client.move_progress import MoveProgress, progress
 from ringlog.client.moving import Move
 from ringlog.client.rounds import ask_partitions
 from ringlog.client.settings import AdminSettings, settings_of
@@ -266,6 +267,19 @@ class Admin:
     def drain_node(self, node_id: int, *, undo: bool = False, timeout: float | None = None) -> list[Move]:
         """Move all replicas of a node to others, and give it no new ones; `undo`: it may have some again."""
         return moving.drain(self._connection, node_id, undo=undo, timeout_s=timeout)
+
+    def list_moves(self, *, timeout: float | None = None) -> list[MoveProgress]:
+        """The moves of replicas that are under way, each with how far it has come."""
+        return progress(self._connection, self._patience_s(timeout))
+
+    def alter_cluster(
+        self, settings: Mapping[str, object] | None = None, *, timeout: float | None = None
+    ) -> dict[str, str]:
+        """Change settings of the whole cluster, None: as if it had never been set; returns those that are set then.
+
+        `move.bytes.per.s`: how fast moves may fill a node; replicas that are in sync are never slowed down."""
+        wanted = {name: None if value is None else str(value) for name, value in (settings or {}).items()}
+        return moving.alter_cluster(self._connection, wanted, timeout)
 
     def topic_defaults(self, *, timeout: float | None = None) -> dict[str, str]:
         """What the node's configuration says of topics that do not say otherwise."""

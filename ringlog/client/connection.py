@@ -34,7 +34,7 @@ from ringlog.net.messages import (
     decode_body,
     encode_body,
 )
-from ringlog.net.session import Request
+from ringlog.net.session import ANY_NODE, Request
 
 R = TypeVar("R", bound=msgspec.Struct)
 
@@ -127,8 +127,10 @@ class Connection:
             time.sleep(pause_s)
             backoff_s = min(backoff_s * 2, self.settings.retry_backoff_max_ms / 1000)
 
-    def ask(self, api: Api, data: bytes, partition: int, timeout_s: float) -> memoryview:
-        """The body of the answer to one request; nothing is retried."""
+    def ask(
+        self, api: Api, data: bytes, partition: int, timeout_s: float, *, node: int = ANY_NODE
+    ) -> memoryview:
+        """The body of the answer to one request; nothing is retried. `node`: who is asked, also if it does not lead."""
         done = threading.Event()
         answer: list[memoryview | RinglogError] = []
 
@@ -140,7 +142,9 @@ class Connection:
             answer.append(error)
             done.set()
 
-        self.send(Request(api, data, on_reply, on_error, partition, timeout_s=timeout_s))
+        request = Request(api, data, on_reply, on_error, partition, timeout_s=timeout_s, node=node)
+        request.to_leader = node == ANY_NODE
+        self.send(request)
         # The loop answers every request in time; the spare second is for a machine that stands still.
         if not done.wait(timeout_s + 1.0):
             raise RequestTimeout(f"no answer within {timeout_s:.3g} s")

@@ -8,7 +8,17 @@ from typing import NamedTuple
 from ringlog.client.connection import Connection
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
-from ringlog.net.move_messages import DrainNodeRequest, PartitionMove, ReassignReply, ReassignRequest
+from ringlog.net.move_messages import (
+    MOVE_BYTES_PER_S,
+    AlterClusterReply,
+    AlterClusterRequest,
+    DrainNodeRequest,
+    PartitionMove,
+    ReassignReply,
+    ReassignRequest,
+)
+
+__all__ = ["MOVE_BYTES_PER_S", "Move", "alter_cluster", "drain", "reassign"]
 
 
 class Move(NamedTuple):
@@ -37,6 +47,14 @@ def drain(connection: Connection, node_id: int, *, undo: bool, timeout_s: float 
     """Have everything moved off a node; `undo`: not any more."""
     request = DrainNodeRequest(node_id, undo)
     return _moves(connection.call(Api.DRAIN_NODE, request, ReassignReply, timeout_s=timeout_s))
+
+
+def alter_cluster(
+    connection: Connection, settings: Mapping[str, str | None], timeout_s: float | None
+) -> dict[str, str]:
+    """Change settings of the whole cluster; returns all that are set then."""
+    request = AlterClusterRequest(dict(settings))
+    return connection.call(Api.ALTER_CLUSTER, request, AlterClusterReply, timeout_s=timeout_s).settings
 
 
 def _moves(reply: ReassignReply) -> list[Move]:

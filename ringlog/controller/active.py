@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ringlog.controller import brokers, commands, isr, leaders, moves
+from ringlog.controller import brokers, cluster_settings, commands, isr, leaders, moves
 from ringlog.controller.commands import Outcome
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import MetadataRecord
@@ -28,7 +28,7 @@ from ringlog.net.messages import (
     DeleteTopicRequest,
     InitProducerRequest,
 )
-from ringlog.net.move_messages import DrainNodeRequest, ReassignRequest
+from ringlog.net.move_messages import AlterClusterRequest, DrainNodeRequest, ReassignRequest
 
 Request = (
     RegisterBrokerRequest
@@ -42,6 +42,7 @@ Request = (
     | InitProducerRequest
     | ReassignRequest
     | DrainNodeRequest
+    | AlterClusterRequest
 )
 
 BALANCE_MS = 1_000.0
@@ -114,6 +115,8 @@ class ActiveController:
                 return moves.reassign(image, request)
             case DrainNodeRequest():
                 return moves.drain(image, request)
+            case AlterClusterRequest():
+                return cluster_settings.alter_cluster(image, request)
             case InitProducerRequest():
                 return self._producer_ids.init_producer(image)
         raise UnsupportedVersion(f"{type(request).__name__} is no request to the controller")

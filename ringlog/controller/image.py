@@ -8,6 +8,7 @@ from ringlog.controller.records import (
     NO_CONTROLLER,
     Broker,
     BrokerRemoved,
+    ClusterSettings,
     Delta,
     Identity,
     MetadataRecord,
@@ -48,6 +49,8 @@ class MetadataImage:
         self.topics_by_id: dict[int, TopicState] = {}
         self.partitions: dict[int, Partition] = {}
         self.brokers: dict[int, Broker] = {}
+        self.settings: dict[str, str] = {}
+        """Of the whole cluster."""
         self.next_broker_epoch = 1
         self.next_topic_id = 1
         self.next_partition = 1
@@ -105,11 +108,15 @@ class MetadataImage:
                 self.next_broker_epoch = max(self.next_broker_epoch, record.broker_epoch + 1)
             case BrokerRemoved():
                 self.brokers.pop(record.node_id, None)
+            case ClusterSettings():
+                self.settings = dict(record.settings)
 
     def records(self) -> list[MetadataRecord]:
         """Records that make this image from nothing."""
         made: list[MetadataRecord] = [Identity(self.cluster_id, self.node_id)] if self.cluster_id else []
         made += self.brokers.values()
+        if self.settings:
+            made.append(ClusterSettings(self.settings))
         for topic in self.topics.values():
             made.append(Topic(topic.topic_id, topic.name, topic.config))
             made += [self.partitions[partition] for partition in topic.partitions]

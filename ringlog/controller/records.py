@@ -132,8 +132,23 @@ class NextIds(_Record, frozen=True, tag="next_ids"):
     partition: int
 
 
+class ClusterSettings(_Record, frozen=True, tag="settings"):
+    """The settings of the whole cluster are these from now on."""
+
+    settings: dict[str, str]
+
+
 MetadataRecord = (
-    Topic | Partition | TopicConfig | TopicRemoved | ProducerIds | Identity | NextIds | Broker | BrokerRemoved
+    Topic
+    | Partition
+    | TopicConfig
+    | TopicRemoved
+    | ProducerIds
+    | Identity
+    | NextIds
+    | Broker
+    | BrokerRemoved
+    | ClusterSettings
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -59,8 +59,6 @@ class Housekeeper:
         compacted_offset: int = 0,
     ) -> None:
         self.log = log
-        self.durable_start = log.log_start_offset
-        """Where the log begins even after a power loss."""
         self.compacted_offset = compacted_offset
         """Below it each key has one record, as far as compaction has come."""
         self._retired: list[tuple[Sequence[Leases], Callable[[], Job[None]]]] = []
@@ -323,8 +321,8 @@ class Housekeeper:
         )
         yield from replace_file(log.context.disk, f"{log.path}/{STATE_NAME}", state.encode())
         self._drop([s for s in sealed if s.next_offset <= start])
-        if start > self.durable_start:
-            self.durable_start = start
+        if start > log.durable_start_offset:
+            log.durable_start_offset = start
             log.context.events.append(StartMoved(log, start))
         for then in after:
             then()

@@ -70,6 +70,8 @@ class PartitionLog:
         assert isinstance(self.segments[-1], ActiveSegment)
         self.active: ActiveSegment = self.segments[-1]
         self.log_start_offset = log_start_offset
+        self.durable_start_offset = log_start_offset
+        """Where the log begins even after a power loss."""
         self.epochs = epochs
         self.producers = producers
         self.status = LogStatus.OPEN

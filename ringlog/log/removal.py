@@ -188,6 +188,7 @@ class Removals:
 
     def finish(self, name: TopicPartition, path: str) -> None:
         """Wait until nothing is left of a partition under its name: it is going to be opened anew."""
+        self.let_go()  # one that is quiet already would be waited for in vain: nothing is under way for it
         while any(leaving.log.name == name for leaving, _ in self._waiting):
             self._dispatcher.deliver(None)
             self.let_go()

@@ -482,11 +482,6 @@ class LogStore:
         self._reader(name)
         self._housekeepers[name].move_start(offset)
 
-    def durable_start(self, name: TopicPartition) -> int:
-        """Where a log begins after a power loss."""
-        self._reader(name)
-        return self._housekeepers[name].durable_start
-
 
 def _not_open(name: TopicPartition) -> PartitionFenced:
     return PartitionFenced(f"{name}: it is not open. Open it, then retry")

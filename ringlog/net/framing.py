@@ -41,6 +41,7 @@ class Api(IntEnum):
     SPLIT_POINTS = 25
     REASSIGN = 26
     DRAIN_NODE = 27
+    ALTER_CLUSTER = 28
 
 
 GROUP_APIS = frozenset(
@@ -73,6 +74,7 @@ CONTROLLER_APIS = frozenset(
         Api.ADD_PARTITIONS,
         Api.REASSIGN,
         Api.DRAIN_NODE,
+        Api.ALTER_CLUSTER,
     }
 )
 """Answered by the controller; METADATA alone is answered where it arrives."""

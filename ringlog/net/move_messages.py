@@ -1,4 +1,4 @@
-"""Bodies of requests that move replicas between the nodes of a cluster, and of their reply. Pure."""
+"""Bodies of requests that move replicas between the nodes of a cluster, and say how; and of their replies. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import msgspec
 
 from ringlog.limits import FETCH_PARTITIONS_MAX, REPLICATION_FACTOR_MAX
 from ringlog.net.messages import Int64
+
+MOVE_BYTES_PER_S = "move.bytes.per.s"
+"""The setting of a cluster: how many bytes a second the replicas that are moved to one node may take in all."""
 
 
 class _Body(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -54,4 +57,18 @@ class ReassignReply(_Body, frozen=True):
     """The moves have begun: the old replicas go when the new ones are in sync. In the order of the request."""
 
     moves: list[MoveResult]
+    version: int
+
+
+class AlterClusterRequest(_Body, frozen=True):
+    """Change settings of the whole cluster; nothing changes with none, and the reply tells what there is."""
+
+    settings: dict[str, str | None]
+    """None: as if it had never been set."""
+
+
+class AlterClusterReply(_Body, frozen=True):
+    """The settings as they are now."""
+
+    settings: dict[str, str]
     version: int

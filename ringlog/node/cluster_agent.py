@@ -43,7 +43,13 @@ from ringlog.net.messages import (
     TopicReply,
     decode_body,
 )
-from ringlog.net.move_messages import DrainNodeRequest, ReassignReply, ReassignRequest
+from ringlog.net.move_messages import (
+    AlterClusterReply,
+    AlterClusterRequest,
+    DrainNodeRequest,
+    ReassignReply,
+    ReassignRequest,
+)
 from ringlog.node.audience import Audience
 from ringlog.node.broker_session import BrokerSession
 from ringlog.node.cluster_controller import ClusterController
@@ -305,6 +311,8 @@ class ClusterAgent:
                 return decode_body(body, ReassignRequest)
             case Api.DRAIN_NODE:
                 return decode_body(body, DrainNodeRequest)
+            case Api.ALTER_CLUSTER:
+                return decode_body(body, AlterClusterRequest)
         raise UnsupportedVersion(f"api {asker.api_key} is not known to this node")
 
     def _ask(self, pending: _Pending) -> None:
@@ -321,7 +329,7 @@ class ClusterAgent:
                 self._again.append(pending)
             elif isinstance(reply, RinglogError):
                 self._refuse(pending.asker, reply)
-            elif isinstance(reply, TopicReply | ReassignReply):
+            elif isinstance(reply, TopicReply | ReassignReply | AlterClusterReply):
                 self._audience.reply_when_served(reply.version, pending.asker, reply)
             else:
                 pending.asker.reply_struct(reply)

@@ -43,6 +43,7 @@ _REPLIES: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     messages.InitProducerRequest: messages.InitProducerReply,
     move_messages.ReassignRequest: move_messages.ReassignReply,
     move_messages.DrainNodeRequest: move_messages.ReassignReply,
+    move_messages.AlterClusterRequest: move_messages.AlterClusterReply,
 }
 _KINDS: dict[str, type[msgspec.Struct]] = {kind.__name__: kind for kind in _REPLIES}
 
@@ -98,7 +99,7 @@ class ClusterController:
         self._asked: dict[int, tuple[type[msgspec.Struct], float, Answered]] = {}
         self._number = secrets.randbits(48)
         self._links = PeerLinks(self.node_id, endpoints)
-        self._deaths = DeathWatch(ports or {})
+        self._deaths = DeathWatch(ports or {}, self._has_left)
         self.quorum = Quorum(store, self._links, self, now_ms=now_ms, timing=timing)
 
     # -- the state machine -------------------------------------------------------------------------------------
@@ -179,6 +180,10 @@ class ClusterController:
                 self._active.dead(node_id)
         if leader_id is not None and leader_id != self.node_id:
             self._former_leader = leader_id
+
+    def _has_left(self, node_id: int) -> bool:
+        broker = self.image.brokers.get(node_id)
+        return broker is not None and broker.leaving
 
     @property
     def active_id(self) -> int | None:

@@ -169,7 +169,7 @@ class ControllerAgent:
                 return commands.alter_topic(image, decode_body(body, AlterTopicRequest))
             case Api.ADD_PARTITIONS:
                 return commands.add_partitions(image, decode_body(body, AddPartitionsRequest), shards=shards)
-            case Api.REASSIGN | Api.DRAIN_NODE:
+            case Api.REASSIGN | Api.DRAIN_NODE | Api.ALTER_CLUSTER:
                 raise InvalidRequest("this node is by itself: there is no other one to move anything to")
         raise UnsupportedVersion(f"api {asker.api_key} is not known to this node")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ringlog.net.deaths import Deaths
 from ringlog.net.peer_links import PeerLinks
@@ -18,9 +18,12 @@ _log = logging.getLogger(__name__)
 class DeathWatch:
     """Which nodes are dead for certain."""
 
-    def __init__(self, ports: Mapping[int, Sequence[str]]) -> None:
-        """`ports`: all that each node listens at for the others."""
+    def __init__(
+        self, ports: Mapping[int, Sequence[str]], has_left: Callable[[int], bool] = lambda node: False
+    ) -> None:
+        """`ports`: all that each node listens at for the others; `has_left`: whether a node said that it would go."""
         self._ports = ports
+        self._has_left = has_left
         self._addresses: dict[int, list[Address]] = {}
         """Of nodes that were reached once: their names need not be looked up when they have died."""
         self._deaths = Deaths()
@@ -59,7 +62,11 @@ class DeathWatch:
                 continue
             del self._looks[node]
             self._deaths.looked(node, refused=refused, now_ms=now_ms)
-            if node in self._deaths.dead:
+            if node not in self._deaths.dead:
+                continue
+            if self._has_left(node):
+                _log.info("node %d has left: it was stopped in order", node)
+            else:
                 _log.warning("node %d is dead: its host refuses all connections to it", node)
 
     def close(self) -> None:

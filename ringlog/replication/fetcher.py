@@ -23,6 +23,7 @@ from ringlog.limits import (
 )
 from ringlog.replication.messages import Part, ReplicaFetch, ReplicaFetched, ReplicaHeld, Want
 from ringlog.replication.replica import Replica
+from ringlog.replication.throttle import Throttle
 from ringlog.replication.view import ReplicaLog
 
 
@@ -37,9 +38,12 @@ class Followed:
         self.reported: Want | None = None
         """The last position that was sent; None: none was, or it is to be sent again whatever it is."""
 
-    def want(self) -> Want | None:
+    def want(self, throttle: Throttle) -> Want | None:
         follower = self.replica.follower
-        return follower.want(self.log, REPLICA_PARTITION_BYTES) if follower is not None else None
+        if follower is None:
+            return None
+        bytes_max = throttle.piece_bytes if self.replica.moves_in else REPLICA_PARTITION_BYTES
+        return follower.want(self.log, bytes_max)
 
 
 class Fetcher:
@@ -52,9 +56,12 @@ class Fetcher:
         lane: int,
         first_session: int,
         lull_bytes: int = REPLICA_LULL_BYTES,
+        throttle: Throttle | None = None,
     ) -> None:
         """`first_session`: larger than any that this lane had with that leader before, under this node epoch.
-        `lull_bytes`: after an answer with less, the next fetch waits for the flush."""
+        `lull_bytes`: after an answer with less, the next fetch waits for the flush. `throttle`: of all that is moved to
+        this lane, from whomever."""
+        self._throttle = throttle or Throttle()
         self._node = node
         self._node_epoch = node_epoch
         self._lane = lane
@@ -66,9 +73,11 @@ class Fetcher:
         self._dirty: dict[int, None] = {}
         """Partitions whose position is to be looked at for the next fetch."""
         self._progressed: dict[int, None] = {}
-        """Partitions that may hold more than was reported."""
+        """Partitions that may hold more, or begin later, than was reported."""
         self._paused: dict[int, int] = {}
         """Partitions that are to be asked for again, and when."""
+        self._throttled: set[int] = set()
+        """Those of them that wait for their share of a rate."""
         self._forget: list[int] = []
         self._urgent = False
         """Something in the next fetch should not wait for the answer to the last."""
@@ -96,10 +105,11 @@ class Fetcher:
         if self._partitions.pop(partition, None) is not None:
             for kept in (self._dirty, self._progressed, self._paused):
                 kept.pop(partition, None)
+            self._throttled.discard(partition)
             self._forget.append(partition)
 
     def progressed(self, partition: int) -> None:
-        """More of a partition's log is held than before."""
+        """More of a partition's log is held than before, or it begins later."""
         if partition in self._partitions:
             self._progressed[partition] = None
 
@@ -157,7 +167,7 @@ class Fetcher:
         for partition in partitions:
             del self._dirty[partition]
             followed = self._partitions[partition]
-            want = followed.want()
+            want = followed.want(self._throttle)
             if want is not None and want != followed.reported:
                 followed.reported = want
                 wants.append(want)
@@ -167,21 +177,22 @@ class Fetcher:
     def _end_pauses(self, now_ms: int) -> None:
         for partition in [partition for partition, until in self._paused.items() if until <= now_ms]:
             del self._paused[partition]
+            self._throttled.discard(partition)
             self._dirty[partition] = None
             self._urgent = True
 
     def report(self) -> ReplicaHeld | None:
-        """What is held beyond the positions last sent, if anything is."""
+        """What is held, or deleted, beyond the positions last sent, if anything is."""
         if not self._progressed:
             return None
         wants = []
         for partition in list(self._progressed):
             followed = self._partitions[partition]
-            want, reported = followed.want(), followed.reported
+            want, reported = followed.want(self._throttle), followed.reported
             if reported is None:
                 continue  # its position is to be sent anew: the next fetch, which is about to leave, tells this, too
             del self._progressed[partition]
-            if want is not None and want.held_offset > reported.held_offset:
+            if want is not None and _says_more(want, reported):
                 followed.reported = want
                 wants.append(want)
         return ReplicaHeld(self._node, self._node_epoch, wants) if wants else None
@@ -219,6 +230,27 @@ class Fetcher:
             self._lull_ms = 0
         return head.parts
 
+    def slow_down(self, part: Part, now_ms: int) -> None:
+        """A part of an answer is here: if it is of a replica that is being moved, the next one may have to wait."""
+        followed = self._partitions.get(part.partition)
+        if part.nbytes and followed is not None and followed.replica.moves_in:
+            self._throttle.took(part.nbytes, now_ms)
+            self._ask_at(part.partition, self._throttle.free_ms(now_ms), now_ms)
+
+    def hurry(self, now_ms: int) -> None:
+        """Moves may be faster, or slower, from now on."""
+        for partition in [one for one in self._throttled if one in self._paused]:
+            self._ask_at(partition, self._throttle.free_ms(now_ms), now_ms)
+
+    def _ask_at(self, partition: int, at_ms: int, now_ms: int) -> None:
+        if at_ms > now_ms:
+            self._dirty.pop(partition, None)
+            self._paused[partition] = at_ms
+            self._throttled.add(partition)
+        elif self._paused.pop(partition, None) is not None:
+            self._dirty[partition] = None
+            self._urgent = True
+
     def pause(self, partition: int, now_ms: int) -> None:
         """An answer could not be used: ask again a little later."""
         if partition in self._partitions:
@@ -241,3 +273,7 @@ class Fetcher:
         self._lull_ms = 0
         for followed in self._partitions.values():
             followed.reported = None
+
+
+def _says_more(want: Want, reported: Want) -> bool:
+    return want.held_offset > reported.held_offset or want.start_offset > reported.start_offset

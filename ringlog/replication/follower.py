@@ -5,6 +5,7 @@ Invariants:
 - the log is cut only where a leader of the present epoch has shown, by its epochs, that the two histories part;
 - it is never cut below the high watermark that this replica has seen: what is committed stays. Should a leader
   ask for that, the replica halts and says so, rather than help to lose a record;
+- the log begins where the leader's does, as far as it is committed and held here: what was deleted stays deleted;
 - an answer counts only if it is to the question that this replica would ask now: same epoch, same offset.
 """
 
@@ -55,6 +56,8 @@ class Follower:
     def __init__(self, view: PartitionView, high_watermark: int) -> None:
         self.view = view
         self.high_watermark = high_watermark
+        self.leader_start_offset = 0
+        """Where the leader's log begins, as far as it has said."""
 
     def want(self, log: ReplicaLog, bytes_max: int) -> Want:
         """What to ask the leader."""
@@ -66,6 +69,7 @@ class Follower:
             log.last_epoch,
             log.held_offset,
             bytes_max,
+            log.durable_start_offset,
         )
 
     def take(self, part: Part, batches: Sequence[BatchSpan], log: ReplicaLog) -> Action:
@@ -80,6 +84,7 @@ class Follower:
         if part.start_offset > log.end_offset:
             return BeginAt(part.start_offset)
         self._learn(part.high_watermark, part.fetch_offset)
+        self.leader_start_offset = max(self.leader_start_offset, part.start_offset)
         if not batches:
             return Ignore()
         self._must_continue(batches, log)
@@ -88,6 +93,11 @@ class Follower:
     def appended(self, part: Part, log: ReplicaLog) -> None:
         """The batches of an answer are in the log: more of it is known to be committed."""
         self._learn(part.high_watermark, log.end_offset)
+
+    def start_due(self, log: ReplicaLog) -> int | None:
+        """Where the log should begin from now on; None: where it does."""
+        offset = min(self.leader_start_offset, self.high_watermark, log.held_offset)
+        return offset if offset > log.start_offset else None
 
     def _learn(self, high_watermark: int, end_offset: int) -> None:
         """Only up to the end of a log that the leader has found to be a prefix of its own."""

@@ -7,6 +7,8 @@ Invariants, each checked where it could break:
 - the high watermark never goes back, and never passes what any in-sync replica holds, this one included; replicas
   that were proposed for the ISR count as if they were in it, those proposed to leave count until the controller agrees;
 - it stands still while fewer than `min_insync` replicas are in sync: what is committed is held by as many;
+- a deletion is done when the log of every in-sync replica begins behind it, durably, and a replica whose log begins
+  before the leader's does not come into sync: whoever leads next, what was deleted stays deleted;
 - one proposal is under way at a time, against one partition epoch.
 """
 
@@ -37,6 +39,8 @@ class FollowerState:
     node_epoch: int = UNKNOWN
     fetch_offset: int = UNKNOWN
     held_offset: int = UNKNOWN
+    start_offset: int = UNKNOWN
+    """Where its log begins, durably."""
     fetched_ms: int = 0
     """When its last fetch came."""
     end_then: int = 0
@@ -151,6 +155,9 @@ class Leader:
     def _note(self, follower: FollowerState, want: Want, log: ReplicaLog, now_ms: int) -> None:
         """Take over a position that is known to be a prefix's. A late one, with lower offsets, changes nothing."""
         check(want.fetch_offset <= log.end_offset, "a prefix is not longer than the whole")
+        # One that does not say where its log begins (its node is of an older version) is not waited for.
+        start = want.start_offset if want.start_offset >= 0 else log.start_offset
+        follower.start_offset = max(follower.start_offset, start)
         if want.fetch_offset < follower.fetch_offset or want.held_offset < follower.held_offset:
             return
         if want.held_offset >= log.end_offset:
@@ -167,19 +174,30 @@ class Leader:
         view = self.view
         if len(view.isr) < view.min_insync:
             return False
-        counted = set(view.isr) | set(self.pending.nodes if self.pending else ())
-        offset = min(self._held(node, log) for node in counted)
+        offset = min(self._held(node, log) for node in self._counted)
         if offset <= self.high_watermark:
             return False
         check(offset <= log.held_offset, "nothing is committed that the leader does not hold")
         self.high_watermark = offset
         return True
 
+    @property
+    def _counted(self) -> set[int]:
+        """Replicas that are in sync, or may be without this leader's knowing."""
+        return {*self.view.isr, *(self.pending.nodes if self.pending else ())}
+
     def _held(self, node: int, log: ReplicaLog) -> int:
         if node == self.node:
             return log.held_offset
         follower = self.followers.get(node)
         return follower.held_offset if follower is not None else UNKNOWN
+
+    def is_deleted(self, offset: int, log: ReplicaLog) -> bool:
+        """Whether no replica that counts could bring back what was below an offset."""
+        return log.durable_start_offset >= offset and all(
+            node == self.node or (node in self.followers and self.followers[node].start_offset >= offset)
+            for node in self._counted
+        )
 
     # -- who is in sync ------------------------------------------------------------------------------------------
 
@@ -220,9 +238,9 @@ class Leader:
 
     def _may_join(self, node: int, log: ReplicaLog) -> bool:
         """It holds all that is committed, also all that earlier epochs may have committed, which the watermark
-        covers only once it has passed the start of this one."""
+        covers only once it has passed the start of this one; and nothing that was deleted here."""
         follower = self.followers.get(node)
-        if follower is None or follower.held_offset == UNKNOWN:
+        if follower is None or follower.held_offset == UNKNOWN or follower.start_offset < log.start_offset:
             return False
         return follower.held_offset >= max(self.high_watermark, self.epoch_start_offset)
 

@@ -25,6 +25,8 @@ class Want(msgspec.Struct, array_like=True, frozen=True, gc=False):
     held_offset: int
     """How far it holds the log at the topic's ack level. Never above fetch_offset."""
     bytes_max: int
+    start_offset: int = -1
+    """Where its log begins, also after a power loss; −1: it does not say."""
 
 
 class ReplicaFetch(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -65,6 +67,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """As it was asked: an answer that comes late is known by it."""
     high_watermark: int
     start_offset: int
+    """Where the leader's log begins: what is below was deleted, and followers delete it, too."""
     nbytes: int = 0
     diverging_epoch: int = -1
     diverging_offset: int = -1

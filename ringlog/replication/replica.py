@@ -71,6 +71,12 @@ class Replica:
         self.halted, self.leader, self.follower = why, None, None
 
     @property
+    def moves_in(self) -> bool:
+        """A move makes this replica, and it is not in sync yet: nobody waits for it, so it may be filled slowly."""
+        view = self.view
+        return view is not None and self.node in view.adding and self.node not in view.isr
+
+    @property
     def serves_readers(self) -> bool:
         """It leads, or it follows and the metadata has it among those in sync."""
         if self.leader is not None:

@@ -42,13 +42,15 @@ class Plan(NamedTuple):
 class ServeSession:
     """What one lane of one node follows here."""
 
-    __slots__ = ("asker", "deadline_ms", "fetch", "hot", "name", "node_epoch", "sequence", "wants")
+    __slots__ = ("asker", "deadline_ms", "fetch", "hot", "name", "node_epoch", "sequence", "told", "wants")
 
     def __init__(self, fetch: ReplicaFetch) -> None:
         self.name = (fetch.node_epoch, fetch.session)
         self.node_epoch = fetch.node_epoch
         self.sequence = -1
         self.wants: dict[int, Want] = {}
+        self.told: dict[int, tuple[int, int]] = {}
+        """Under which leader epoch a follower was last told where a log begins, and where that was."""
         self.hot: dict[int, None] = {}
         self.fetch: ReplicaFetch | None = None
         """The one that waits: each is answered once."""
@@ -148,7 +150,7 @@ class ServingDesk:
                 replica, log = self._find(want.partition)
                 if replica.high_watermark > before:
                     moved.append(want.partition)
-                if log.readable_offset > want.fetch_offset:
+                if log.readable_offset > want.fetch_offset or _must_hear(session, want, log):
                     session.hot[want.partition] = None
             else:
                 session.hot[want.partition] = None
@@ -179,13 +181,17 @@ class ServingDesk:
             want = session.wants[partition]
             before, verdict = self._judge(fetch.node, fetch.node_epoch, want, now_ms)
             entries.append(Entry(want, verdict))
-            if isinstance(verdict, Serve) and self._find(partition)[0].high_watermark > before:
-                moved.append(partition)
+            if isinstance(verdict, Serve):
+                replica, log = self._find(partition)
+                session.told[partition] = want.leader_epoch, log.start_offset
+                if replica.high_watermark > before:
+                    moved.append(partition)
         session.hot = {}
         return Plan(session.asker, fetch, False, entries, tuple(moved))
 
     def _forget(self, key: tuple[int, int], session: ServeSession, partition: int) -> None:
         session.wants.pop(partition, None)
+        session.told.pop(partition, None)
         session.hot.pop(partition, None)
         watchers = self._watchers.get(partition)
         if watchers is not None:
@@ -198,3 +204,10 @@ class ServingDesk:
         if session is not None:
             for partition in list(session.wants):
                 self._forget(key, session, partition)
+
+
+def _must_hear(session: ServeSession, want: Want, log: ReplicaLog) -> bool:
+    """Whether a follower's log begins before this one, and nobody has told it so: once is enough, since it takes a
+    moment until that is durable there."""
+    told = session.told.get(want.partition)
+    return 0 <= want.start_offset < log.start_offset and told != (want.leader_epoch, log.start_offset)

@@ -21,6 +21,8 @@ class PartitionView(NamedTuple):
     min_insync: int = 1
     compacted: bool = False
     """Old records may go while newer ones of the same keys stay: epochs may vanish from a log's history."""
+    adding: tuple[int, ...] = ()
+    """Replicas that a move has begun to make."""
 
     @property
     def order(self) -> tuple[int, int]:
@@ -39,6 +41,10 @@ class ReplicaLog(Protocol):
 
     @property
     def start_offset(self) -> int: ...
+
+    @property
+    def durable_start_offset(self) -> int:
+        """Where it begins even after a power loss. Never above start_offset, or cut away with the log."""
 
     @property
     def end_offset(self) -> int:

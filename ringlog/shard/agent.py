@@ -92,6 +92,7 @@ class ShardAgent:
         news = self._take_deltas()
         core.hosting.work(now_ms)
         core.replication.work(now_ms)
+        core.deletions.work()
         self._report_applied()
         core.fetches.expire(now_ms)
         room = self._links.pump()

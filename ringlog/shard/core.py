@@ -311,7 +311,8 @@ class ShardCore:
                 continue
             elif isinstance(event, StartMoved):
                 self.stats.partitions.started(hosted.partition, event.offset)
-                self.deletions.moved(hosted, event.offset)
+                self.replication.start_moved(hosted, self._now_ms)
+                self.deletions.look(hosted)
             elif isinstance(event, Progress) and event.durability >= event.log.settings.flush.acks_at:
                 if hosted.replica is None:
                     self._grown(hosted)
@@ -359,6 +360,7 @@ class ShardCore:
         """The coordinators of groups are where their partition is led; readers are told to look elsewhere."""
         assert hosted.replica is not None
         self.groups.gone(hosted)
+        self.deletions.deposed(hosted)
         if hosted.replica.leader is not None:
             self.groups.opened(hosted)
         else:

@@ -1,8 +1,8 @@
-"""Requests to delete records: each is answered when the new start of every log in it survives a power loss."""
+"""Requests to delete records: answered when nothing brings them back, neither a power loss nor another leader."""
 
 from __future__ import annotations
 
-from ringlog.errors import InvalidRequest, OffsetOutOfRange, PartitionFenced, RinglogError
+from ringlog.errors import InvalidRequest, NotLeader, OffsetOutOfRange, PartitionFenced, RinglogError
 from ringlog.log.store import LogStore
 from ringlog.net.messages import (
     LATEST,
@@ -14,6 +14,7 @@ from ringlog.net.messages import (
 from ringlog.net.wire_errors import number_of
 from ringlog.shard.asker import Asker
 from ringlog.shard.hosting import HostedPartition, Hosting
+from ringlog.shard.replica_log import HostedLog
 
 
 class _Deletion:
@@ -53,11 +54,8 @@ class DeletionDesk:
             except RinglogError as error:
                 deletion.answer(at, DeletedRecords(wanted.partition, number_of(error), -1))
                 continue
-            durable = self._store.durable_start(self._hosting.find(wanted.partition).name)
-            if start <= durable:
-                deletion.answer(at, DeletedRecords(wanted.partition, 0, durable))
-            else:
-                self._waiting.setdefault(wanted.partition, []).append((start, deletion, at))
+            self._waiting.setdefault(wanted.partition, []).append((start, deletion, at))
+            self.look(self._hosting.find(wanted.partition))
 
     def _move(self, wanted: PartitionStart) -> int:
         """Let a log begin where it is wanted; where that is."""
@@ -72,20 +70,36 @@ class DeletionDesk:
             self._store.move_start(hosted.name, offset)
         return offset
 
-    def moved(self, hosted: HostedPartition, start: int) -> None:
-        """A log's start is durable."""
+    def look(self, hosted: HostedPartition) -> None:
+        """Answer what is done: a log's start is durable, or other replicas have followed it."""
         still = []
         for wanted, deletion, at in self._waiting.pop(hosted.partition, []):
-            if wanted <= start:
+            if _is_done(hosted, wanted):
+                start = hosted.log.durable_start_offset
                 deletion.answer(at, DeletedRecords(hosted.partition, 0, start))
             else:
                 still.append((wanted, deletion, at))
         if still:
             self._waiting[hosted.partition] = still
 
+    def work(self) -> None:
+        """Once a cycle: other replicas may have followed, or are not waited for any more."""
+        for partition in list(self._waiting):
+            hosted = self._hosting.hosted.get(partition)
+            if hosted is not None and hosted.replica is not None:
+                self.look(hosted)
+
     def gone(self, hosted: HostedPartition) -> None:
         """A partition is no longer open here: whether its start moved shows when it is opened again."""
-        error = PartitionFenced(f"{hosted.name} was closed meanwhile. Retry")
+        self._refuse(hosted, PartitionFenced(f"{hosted.name} was closed meanwhile. Retry"))
+
+    def deposed(self, hosted: HostedPartition) -> None:
+        """Another node leads now: it may not have followed yet, and is to be asked."""
+        self._refuse(
+            hosted, NotLeader(f"{hosted.name} is not led by this node any more. Fetch metadata, then retry")
+        )
+
+    def _refuse(self, hosted: HostedPartition, error: RinglogError) -> None:
         for _, deletion, at in self._waiting.pop(hosted.partition, []):
             deletion.answer(at, DeletedRecords(hosted.partition, number_of(error), -1))
 
@@ -93,3 +107,10 @@ class DeletionDesk:
         """A network process died: nothing that it asked for is answered any more."""
         for partition, waiting in list(self._waiting.items()):
             self._waiting[partition] = [one for one in waiting if one[1].asker.outlet is not outlet]
+
+
+def _is_done(hosted: HostedPartition, start: int) -> bool:
+    leader = hosted.replica.leader if hosted.replica is not None else None
+    if leader is not None:
+        return leader.is_deleted(start, HostedLog(hosted.log))
+    return hosted.log.durable_start_offset >= start

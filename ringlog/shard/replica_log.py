@@ -19,6 +19,10 @@ class HostedLog:
         return self._log.log_start_offset
 
     @property
+    def durable_start_offset(self) -> int:
+        return self._log.durable_start_offset
+
+    @property
     def end_offset(self) -> int:
         return self._log.next_offset
 

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
+from ringlog.controller.cluster_settings import move_bytes_per_s
 from ringlog.controller.records import Partition
 from ringlog.errors import CorruptFrame, NotLeader, PartitionBusy, ReplicaHalted, RinglogError
 from ringlog.limits import REPLICA_FETCH_BYTES, REPLICA_LAG_MS_DEFAULT
@@ -27,6 +28,7 @@ from ringlog.replication.follower import Append, BatchSpan, BeginAt, Truncate
 from ringlog.replication.messages import Part, decode_fetch, decode_fetched, decode_held, encode_ask
 from ringlog.replication.replica import Replica
 from ringlog.replication.serving import Plan, ServingDesk
+from ringlog.replication.throttle import Throttle
 from ringlog.replication.view import IsrProposal, PartitionView
 from ringlog.ring.frame import frame_header
 from ringlog.shard.asker import Asker, Outlet
@@ -71,6 +73,8 @@ class ReplicationDesk:
         self._first_session = first_session
         self._desk = ServingDesk(self._find)
         self._fetchers: dict[Lane, Fetcher] = {}
+        self._throttle = Throttle()
+        """Of all replicas that are being moved to this shard."""
         self._lane_of: dict[int, Lane] = {}
         """Where each followed partition is followed."""
         self._route: dict[Lane, int] = {}
@@ -93,9 +97,20 @@ class ReplicationDesk:
             self._node_epoch = broker.broker_epoch
             for fetcher in self._fetchers.values():
                 fetcher.registered(broker.broker_epoch)
+        self._follow_rate(now_ms)
         for hosted in list(self._hosting.hosted.values()):
             if hosted.replica is not None:
                 self._take_view(hosted, now_ms)
+
+    def _follow_rate(self, now_ms: int) -> None:
+        """Moves to this node share what the cluster's settings allow; each shard has an equal part."""
+        image = self._hosting.image
+        broker, node_rate = image.brokers.get(image.node_id), move_bytes_per_s(image.settings)
+        rate = node_rate // broker.shards if node_rate is not None and broker is not None else None
+        if rate != self._throttle.bytes_per_s:
+            self._throttle.set(rate, now_ms)
+            for fetcher in self._fetchers.values():
+                fetcher.hurry(now_ms)
 
     def opened(self, hosted: HostedPartition, now_ms: int) -> None:
         """A partition is open: it may begin to lead or to follow."""
@@ -144,6 +159,7 @@ class ReplicationDesk:
             record.isr,
             int(config["min.insync.replicas"]),
             "compact" in config["cleanup.policy"],
+            record.adding,
         )
 
     def _follow_leader(self, hosted: HostedPartition, record: Partition) -> None:
@@ -155,7 +171,7 @@ class ReplicationDesk:
         if fetcher is None:
             image = self._hosting.image
             epoch = image.brokers[image.node_id].broker_epoch
-            fetcher = Fetcher(image.node_id, epoch, self._shard, self._first_session)
+            fetcher = Fetcher(image.node_id, epoch, self._shard, self._first_session, throttle=self._throttle)
             self._fetchers[lane] = fetcher
         fetcher.add(hosted.replica, HostedLog(hosted.log))
         self._lane_of[hosted.partition] = lane
@@ -227,8 +243,25 @@ class ReplicationDesk:
             if replica.leader.advance(HostedLog(hosted.log)):
                 self._advanced(hosted)
         elif replica.follower is not None:
-            lane = self._lane_of[hosted.partition]
-            self._fetchers[lane].progressed(hosted.partition)
+            self._fetchers[self._lane_of[hosted.partition]].progressed(hosted.partition)
+            self._follow_start(hosted)
+
+    def _follow_start(self, hosted: HostedPartition) -> None:
+        """What the leader has deleted is deleted here, too."""
+        follower = hosted.replica.follower if hosted.replica is not None else None
+        start = follower.start_due(HostedLog(hosted.log)) if follower is not None else None
+        if start is not None:
+            self._store.move_start(hosted.name, start)
+
+    def start_moved(self, hosted: HostedPartition, now_ms: int) -> None:
+        """A log begins later, durably: followers are told, or the leader is."""
+        replica = hosted.replica
+        if replica is None:
+            return
+        if replica.leader is not None:
+            self._send_plans(self._desk.grown(hosted.partition, now_ms), now_ms)
+        elif replica.follower is not None:
+            self._fetchers[self._lane_of[hosted.partition]].progressed(hosted.partition)
 
     # -- answers to our fetches ---------------------------------------------------------------------------------------
 
@@ -251,6 +284,7 @@ class ReplicationDesk:
                     fetcher.pause(part.partition, now_ms)
                 else:
                     self._take_part(self._hosting.find(part.partition), part, data, now_ms)
+                    fetcher.slow_down(part, now_ms)
             except PartitionBusy:
                 fetcher.pause(part.partition, now_ms)
             except ReplicaHalted as halted:
@@ -287,6 +321,7 @@ class ReplicationDesk:
             append_as_they_are(self._store, hosted.name, data, table, now_ms=now_ms)
             follower.appended(part, log)
         self._advanced(hosted)
+        self._follow_start(hosted)
 
     def _truncate(self, hosted: HostedPartition, offset: int, now_ms: int) -> None:
         committed = hosted.log.committed_offset

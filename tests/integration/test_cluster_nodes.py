@@ -102,6 +102,8 @@ def test_a_node_that_stops_in_order_hands_over_and_comes_back_in_sync(cluster: C
     writing = Writing(cluster.bootstrap, cluster.partitions)
     writing.start()
     for victim in (cluster.controller(), cluster.leader_of(0)):
+        others = [node for node_id, node in cluster.nodes.items() if node_id != victim]
+        before = {node.node_id: Path(node.log_path).read_text() for node in others}
         cluster.stop(victim)
         left = cluster.topic(avoid=[victim])
         assert all(one.leader_node not in (victim, -1) for one in left), "it led until another one did"
@@ -109,10 +111,13 @@ def test_a_node_that_stops_in_order_hands_over_and_comes_back_in_sync(cluster: C
         clean = Path(cluster.nodes[victim].data_dir, CLEAN_STOP_NAME)
         assert clean.exists()
         cluster.start(victim)
+        for node in others:
+            said = Path(node.log_path).read_text()[len(before[node.node_id]) :]
+            assert f"node {victim} is dead" not in said
         assert not clean.exists(), "the next stop has to be clean anew"
         cluster.wait_in_sync(within_s=BACK_WITHIN_S)
-    before = writing.acked
-    soon("more acks", lambda: writing.acked > before or writing.failed)
+    acked = writing.acked
+    soon("more acks", lambda: writing.acked > acked or writing.failed)
     writing.stopped.set()
     writing.join(stretched(WITHIN_S))
     assert not writing.failed
@@ -175,6 +180,30 @@ def test_partitions_are_moved_and_what_they_left_is_removed(cluster: ClusterTria
         soon("the way back", lambda: {one.index: one.replicas for one in cluster.topic(name)} == before)
         producer.produce(name, b"more", partition=0).result(stretched(WITHIN_S))
     cluster.wait_in_sync(name)
+
+
+def test_what_was_deleted_does_not_come_back_with_another_leader(cluster: ClusterTrial):
+    name = "cut"
+    cluster.create_topic(name, 1)
+    with Producer(cluster.bootstrap) as producer, Admin(cluster.bootstrap) as admin:
+        for number in range(10):
+            producer.produce(name, b"%d" % number, partition=0).result(stretched(WITHIN_S))
+        assert admin.delete_records(name, {0: 7}, timeout=stretched(WITHIN_S)) == {0: 7}
+        first = cluster.leader_of(0, name)
+        cluster.nodes[first].kill_all()
+        soon("another leader", lambda: cluster.leader_of(0, name) != first)
+        producer.produce(name, b"after", partition=0).result(stretched(WITHIN_S))
+        found = cluster.topic(name)[0]
+        with RawClient(cluster.nodes[found.leader_node].endpoint) as client:
+            assert client.start_offset(found.partition) == 7
+        assert admin.delete_records(name, {0: -1}, timeout=stretched(WITHIN_S)) == {0: 11}
+        cluster.start(first)
+        cluster.wait_in_sync(name)
+        soon("it leads again", lambda: cluster.leader_of(0, name) == first)
+        with RawClient(cluster.nodes[first].endpoint) as client:
+            assert client.start_offset(found.partition) == 11, (
+                "it came back without what was deleted meanwhile"
+            )
 
 
 def test_creating_a_topic_waits_for_a_node_that_is_on_its_way(cluster: ClusterTrial):

@@ -85,6 +85,10 @@ class SimLog:
         return 0
 
     @property
+    def durable_start_offset(self) -> int:
+        return 0
+
+    @property
     def end_offset(self) -> int:
         return self._end
 

@@ -7,7 +7,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -87,6 +87,7 @@ class ClusterTrial:
         options: tuple[str, ...] = ("--tail-bytes-per-shard", str(32 << 20)),
         nodes: Iterable[int] = NODES,
         wires: Wires | None = None,
+        racks: Mapping[int, str] | None = None,
         **config: str,
     ) -> None:
         self.partitions = partitions
@@ -99,10 +100,11 @@ class ClusterTrial:
             wires.lead(ports)
         self.nodes = {}
         for node_id in ports:
-            given: dict[str, Any] = {"shards": shards, "options": options}
+            words = (*options, "--rack", racks[node_id]) if racks is not None else options
+            given: dict[str, Any] = {"shards": shards, "options": words}
             if wires is not None:
                 given |= {"host": hosts[node_id], "program": wires.program_of(node_id)}
-                given |= {"environment": wires.environment_of(node_id), "options": (*options, "--insecure")}
+                given |= {"environment": wires.environment_of(node_id), "options": (*words, "--insecure")}
             self.nodes[node_id] = ClusterNode(node_id, directory, members, **given)
         self._config = {"min.insync.replicas": "2", **config}
 

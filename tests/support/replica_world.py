@@ -31,6 +31,10 @@ class MemoryLog:
             self._end = batch.last_offset + 1
 
     @property
+    def durable_start_offset(self) -> int:
+        return self.start_offset
+
+    @property
     def end_offset(self) -> int:
         return self._end
 

@@ -125,6 +125,7 @@ class ShardCluster:
                 world.at(after_ms)
                 world.settle(2)
                 world.core.replication.work(world.now_ms)
+                world.core.deletions.work()
                 self._carry(node)
 
     def _carry(self, node: int) -> None:

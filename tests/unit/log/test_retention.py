@@ -164,7 +164,7 @@ def test_a_read_under_way_on_a_deleted_segment_ends_well():
     world.now_ms += 2_000
     for _ in range(30):
         world.run()
-    assert world.store.durable_start(world.partition) > 0
+    assert world.store.logs[world.partition].durable_start_offset > 0
     assert segment_names(world)[0] == "00000000000000000000.log"
     world.fake.release_all()
     for _ in range(10):

@@ -282,3 +282,36 @@ def test_a_position_that_came_before_its_leader_took_office_counts_when_it_is_lo
     assert desk.grown(1, 1) == [], "nobody waits"
     (plan,), moved = desk.fetch("net", fetcher.next_fetch(2, ROOM), 2)
     assert (moved, plan.moved, leader.replicas[1].high_watermark) == ([], (1,), 5)
+
+
+def test_a_follower_whose_log_begins_too_early_is_told_once():
+    leader, desk, follower, fetcher = pair()
+    for side in (leader, follower):
+        side.logs[1].add(spans((0, 9, 1)))
+        side.logs[1].flush()
+    leader.logs[1].delete_below(5)
+    (plan,), _ = desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
+    assert partitions_of(plan) == [1]
+    fetcher.take(answer(plan, 1), 0)
+    assert desk.fetch("net", fetcher.next_fetch(1, ROOM), 1)[0] == [], "it takes a while to be durable there"
+    follower.logs[1].delete_below(5)
+    fetcher.progressed(1)
+    (want,) = fetcher.report().wants
+    assert want.start_offset == 5
+    desk.held(2, 200, [want], 2)
+    assert leader.replicas[1].leader.is_deleted(5, leader.logs[1])
+
+
+def test_under_a_new_epoch_it_is_told_again():
+    leader, desk, follower, fetcher = pair()
+    for side in (leader, follower):
+        side.logs[1].add(spans((0, 9, 1)))
+        side.logs[1].flush()
+    leader.logs[1].delete_below(5)
+    (plan,), _ = desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
+    fetcher.take(answer(plan, 1), 0)
+    for side in (leader, follower):
+        side.follow(leader_epoch=2)
+    fetcher.add(follower.replicas[1], follower.logs[1])
+    (plan,), _ = desk.fetch("net", fetcher.next_fetch(1, ROOM), 1)
+    assert partitions_of(plan) == [1]

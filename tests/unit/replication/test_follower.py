@@ -82,3 +82,27 @@ def test_it_learns_what_is_committed_up_to_its_own_end():
     assert role.high_watermark == 12
     role.take(part(12, watermark=3), [], log)
     assert role.high_watermark == 12
+
+
+def test_its_log_begins_where_the_leaders_does_as_far_as_it_is_committed_and_held():
+    log, role = MemoryLog(spans((0, 9, 4))), Follower(VIEW, 0)
+    assert role.take(part(10, watermark=8, start=6), [], log) == Ignore()
+    assert role.start_due(log) == 6
+    log.held_offset = 5
+    assert role.start_due(log) == 5, "what a crash may take away is no place to begin at"
+    log.delete_below(5)
+    assert role.start_due(log) is None
+    log.flush()
+    assert role.start_due(log) == 6
+
+
+def test_its_log_never_begins_behind_what_it_knows_to_be_committed():
+    log, role = MemoryLog(spans((0, 9, 4))), Follower(VIEW, 3)
+    role.take(part(10, start=6), [], log)
+    assert role.start_due(log) == 3
+
+
+def test_it_says_where_its_log_begins():
+    log = MemoryLog(spans((0, 9, 4)))
+    log.delete_below(4)
+    assert Follower(VIEW, 0).want(log, 1000).start_offset == 4

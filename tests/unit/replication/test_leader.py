@@ -25,8 +25,10 @@ def leader(log: MemoryLog | None = None, view: PartitionView = VIEW) -> tuple[Le
     return Leader(1, 100, view, log, 0, now_ms=0), log
 
 
-def want(offset: int, *, last_epoch: int = 4, held: int | None = None, epoch: int = 5) -> Want:
-    return Want(PARTITION, epoch, offset, last_epoch, offset if held is None else held, 1000)
+def want(
+    offset: int, *, last_epoch: int = 4, held: int | None = None, epoch: int = 5, start: int = 0
+) -> Want:
+    return Want(PARTITION, epoch, offset, last_epoch, offset if held is None else held, 1000, start)
 
 
 def fetch(role: Leader, log: MemoryLog, node: int, asked: Want, *, now_ms: int = 0, node_epoch: int = 0):
@@ -248,3 +250,34 @@ def test_who_is_not_there_any_more_is_not_proposed():
 
     assert role.propose(log, LAG_MS, 0, lives) is None
     assert asked == [(3, 300)]
+
+
+def test_a_deletion_is_done_when_all_that_could_lead_begin_behind_it():
+    role, log = leader()
+    log.delete_below(6)
+    assert not role.is_deleted(6, log), "nobody was heard of yet"
+    fetch(role, log, 2, want(10, start=6))
+    fetch(role, log, 3, want(10, start=5))
+    assert not role.is_deleted(6, log)
+    assert role.is_deleted(5, log)
+    role.changed(VIEW._replace(partition_epoch=11, isr=(1, 2)), log, 0)
+    assert role.is_deleted(6, log), "who is not in sync is not elected"
+
+
+def test_a_replica_that_still_has_what_was_deleted_does_not_come_into_sync():
+    role, log = leader(view=VIEW._replace(isr=(1, 2)))
+    fetch(role, log, 2, want(10))
+    log.delete_below(6)
+    fetch(role, log, 3, want(10, start=5))
+    assert role.propose(log, LAG_MS, 0) is None
+    fetch(role, log, 3, want(10, start=6))
+    proposal = role.propose(log, LAG_MS, 0)
+    assert proposal is not None and proposal.nodes == (1, 2, 3)
+
+
+def test_a_replica_that_does_not_say_where_it_begins_is_not_waited_for():
+    role, log = leader()
+    log.delete_below(6)
+    for node in (2, 3):
+        fetch(role, log, node, want(10, start=-1))
+    assert role.is_deleted(6, log)

@@ -1,0 +1,100 @@
+"""Moves of replicas between real nodes in racks, by the command: bounded, watched, called off, and done."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from cli.main import ringlog
+from ringlog import Admin, Producer
+from ringlog.model import TopicPartition
+from tests.support.cluster import ClusterTrial
+from tests.support.node import wait_for
+from tests.support.patience import stretched
+
+WITHIN_S = 20.0
+NAME = "heavy"
+VALUES, VALUE_BYTES = 64, 32 << 10
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with ClusterTrial(tmp_path_factory.mktemp("moves"), partitions=1, racks={1: "a", 2: "a", 3: "b"}) as made:
+        yield made
+
+
+@pytest.fixture
+def command(cluster):
+    """Run `ringlog cluster …`; the objects that it printed."""
+
+    def run(*words: object, code: int = 0) -> list[dict[str, Any]]:
+        spoken = ["cluster", *map(str, words), "--bootstrap", cluster.bootstrap, "--json"]
+        done = CliRunner().invoke(ringlog, spoken)
+        assert done.exit_code == code, f"{done.output}\n{done.exception}"
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return run
+
+
+def soon(what: str, condition: Any) -> Any:
+    return wait_for(what, condition, stretched(WITHIN_S), every_s=0.1)
+
+
+def test_replicas_go_to_different_racks(cluster: ClusterTrial):
+    cluster.create_topic("spread", 6, factor=2)
+    racks = {1: "a", 2: "a", 3: "b"}
+    assert all({racks[node] for node in one.replicas} == {"a", "b"} for one in cluster.topic("spread"))
+    leaders = {one.replicas[0] for one in cluster.topic("spread")}
+    assert leaders == {1, 2, 3}, "leaders are spread all the same"
+
+
+def test_a_move_is_bounded_watched_called_off_and_begun_again(cluster: ClusterTrial, command):
+    cluster.create_topic(NAME, 1, factor=1)
+    [home] = cluster.topic(NAME)[0].replicas
+    away = home % 3 + 1
+    with Producer(cluster.bootstrap, linger_ms=50) as producer:
+        for sent in [producer.produce(NAME, os.urandom(VALUE_BYTES), partition=0) for _ in range(VALUES)]:
+            sent.result(stretched(WITHIN_S))
+    assert command("throttle", "100KB") == [{"move_bytes_per_s": 100_000}]
+    [begun] = command("reassign", NAME, "--partition", 0, "--replicas", away)
+    assert begun["error"] == ""
+
+    def under_way() -> dict[str, Any] | None:
+        moves = command("moves")
+        return moves[0] if moves and moves[0]["moved_bytes"] > 0 else None
+
+    seen = soon("progress", under_way)
+    assert (seen["partition"], seen["adding"], seen["removing"]) == (f"{NAME}-0", [away], [home])
+    assert seen["total_bytes"] >= VALUES * VALUE_BYTES, "at this rate it takes twenty seconds"
+    assert 0 < seen["percent"] < 100
+    [back] = command("reassign", NAME, "--partition", 0, "--cancel")
+    assert back["replicas"] == [home]
+    assert command("moves") == []
+    assert cluster.topic(NAME)[0].replicas == [home]
+
+    command("reassign", NAME, "--partition", 0, "--replicas", away)
+    assert command("throttle", "none") == [{"move_bytes_per_s": None}]
+    soon("the end of the move", lambda: cluster.topic(NAME)[0].isr == [away])
+    with Admin(cluster.bootstrap) as admin:
+        assert admin.describe_topic(NAME).partitions[0].next_offset == VALUES
+
+
+def test_a_drained_node_keeps_nothing_that_another_one_could(cluster: ClusterTrial, command):
+    cluster.create_topic("loose", 3, factor=1)
+    moves = command("drain", 2, code=1)
+    stays = {move["partition"] for move in moves if move["error"]}
+    assert stays >= {"orders-0"}, "three replicas need three nodes"
+    assert all(move["error"] == "NOT_ENOUGH_BROKERS" for move in moves if move["error"])
+
+    def has_left() -> bool:
+        return not any(2 in one.replicas for name in ("loose", "spread") for one in cluster.topic(name))
+
+    soon("the drain", has_left)
+    command("drain", 2, "--undo")
+    with Admin(cluster.bootstrap) as admin:
+        [move] = admin.reassign({TopicPartition("loose", 0): [2]})
+        assert not move.error, "it may have replicas again"
