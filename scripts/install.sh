@@ -12,7 +12,8 @@ liburing=$(sed -nE 's/^ *"(liburing==[^;"]+).*/\1/p' pyproject.toml)
 
 CC=$PWD/scripts/quick-cc.sh "$python" -m pip install -q "$liburing" >"$log" 2>&1 &
 background=$!
-"$python" -m pip install -q scikit-build-core nanobind cmake ninja
+# setuptools and wheel: pyspark comes as source, and what follows builds without a place of its own.
+"$python" -m pip install -q scikit-build-core nanobind cmake ninja setuptools wheel
 "$python" -m pip install -q --no-build-isolation --no-deps -e .
 if ! wait $background; then
   cat "$log" >&2
