@@ -59,7 +59,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- offsets -----------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        cluster, scene = self._look()
+        cluster = self._connected()
+        self._scene = scene = cluster.scene()  # nothing was read yet: a name that is missing is a wrong one
         return to_json(cluster.starts(scene), scene.topic_ids)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -70,11 +71,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._look()[1].latest
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        before = self._scene
         _, scene = self._look()
         self._look_back(scene)
         had, had_ids = from_json(start)
         begin = dict(had)
-        for tp, gap in vanished(had, had_ids, scene.latest, scene.topic_ids).items():
+        seen = before.latest if before is not None and before.topic_ids.items() >= had_ids.items() else None
+        for tp, gap in vanished(had, had_ids, scene.latest, scene.topic_ids, seen).items():
             self._gaps.meet(gap)
             del begin[tp]
         ends = {tp: at for tp, at in scene.latest.items() if tp in begin}
@@ -101,14 +104,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, begin_ids = from_json(start)
         ends, end_ids = from_json(end)
         ranges = [
-            OffsetRange(*tp, begin[tp], at)
+            OffsetRange(*tp, begin[tp], at, end_ids[tp.topic])
             for tp, at in ends.items()
             if begin.get(tp, at) < at and begin_ids[tp.topic] == end_ids[tp.topic]
         ]
         if not ranges:
             return []
         cluster, scene = self._look()
-        kept = self._gaps.trimmed(ranges, scene.earliest)
+        kept = self._gaps.readable(ranges, scene.topic_ids, scene.earliest)
         most = self._options.partitions_min
         points = cluster.split_points(scene, kept, everywhere=most is not None and most > len(kept))
         self._route = Route.found(self._options, self._route)
@@ -141,15 +144,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Learn what tasks of the last micro-batch skipped. It is asked for only where a log has lost something since
         they were planned: this costs nothing while all is well."""
         cluster = self._connected()
-        for task in suspects(self._planned, scene.earliest, scene.latest):
+        for task in suspects(self._planned, scene.topic_ids, scene.earliest, scene.latest):
             note = cluster.skipped(self._read_id, task)
             if note is not None:
                 self._gaps.heard(task.tp, note.offsets, note.lost)
         self._planned = []
 
     def _look(self) -> tuple[Cluster, Scene]:
+        """A topic that is named and gone ends the query, unless it may lose data: then it may come again."""
         cluster = self._connected()
-        self._scene = cluster.scene()
+        self._scene = cluster.scene(missing_ok=not self._options.fail_on_data_loss)
         return cluster, self._scene
 
 

@@ -109,6 +109,10 @@ class Consumer:
         found = self._connection.topic(topic, timeout_s=self._api_timeout_s())
         return {partition.index for partition in found.partitions}
 
+    def topic_id(self, topic: str) -> int:
+        """The id of the topic that has this name: one that is deleted and made anew has another."""
+        return self._connection.topic(topic, timeout_s=self._api_timeout_s()).topic_id
+
     # -- groups ------------------------------------------------------------------------------------------------
 
     def subscribe(
