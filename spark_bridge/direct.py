@@ -16,8 +16,6 @@ from spark_bridge.ranges import OffsetRange
 
 _POLL_MS = 500
 FETCH_BYTES = 4 * MIB
-_FRESH_MS = 1
-"""What is known of a topic is asked for again each time: it may have been made anew under the same name."""
 
 
 def read_direct(
@@ -30,7 +28,6 @@ def read_direct(
         auto_offset_reset="error",
         max_partition_fetch_bytes=FETCH_BYTES,
         default_api_timeout_ms=round(patience_s * 1000),
-        metadata_max_age_ms=_FRESH_MS,
     ) as consumer:
         heard_s = time.monotonic()
         try:

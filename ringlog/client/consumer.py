@@ -110,8 +110,8 @@ class Consumer:
         return {partition.index for partition in found.partitions}
 
     def topic_id(self, topic: str) -> int:
-        """The id of the topic that has this name: one that is deleted and made anew has another."""
-        return self._connection.topic(topic, timeout_s=self._api_timeout_s()).topic_id
+        """The id of the topic that has this name now: one that is deleted and made anew has another."""
+        return self._connection.topic_told(topic, timeout_s=self._api_timeout_s()).topic_id
 
     # -- groups ------------------------------------------------------------------------------------------------
 
