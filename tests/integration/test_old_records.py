@@ -105,7 +105,9 @@ def test_a_compacted_topic_keeps_the_latest_of_each_key_for_new_readers_and_thos
             admin.delete_records("latest", {0: 0})
         sent = [(b"key-%d" % (n % 7), b"%d-" % n + bytes(50_000)) for n in range(200)]
         produce(node, "latest", sent)
-        with ringlog.Consumer(node.bootstrap, auto_offset_reset="earliest", fetch_max_bytes=100_000) as reader:
+        with ringlog.Consumer(
+            node.bootstrap, auto_offset_reset="earliest", fetch_max_bytes=100_000
+        ) as reader:
             reader.assign([("latest", 0)])
             seen = [reader.poll(timeout_ms=5_000, max_records=1)[0]]
             before = describe(admin, "latest").bytes
