@@ -14,8 +14,9 @@ from spark_bridge.gaps import GapPolicy
 from spark_bridge.options import SourceOptions
 from spark_bridge.planning import tasks_of
 from spark_bridge.ranges import OffsetRange
+from spark_bridge.route import Route
 from spark_bridge.schema import check_schema
-from spark_bridge.tasks import Route, Task, read_rows
+from spark_bridge.tasks import Task, read_rows
 
 if TYPE_CHECKING:
     import pyarrow

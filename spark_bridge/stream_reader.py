@@ -24,8 +24,9 @@ from spark_bridge.offsets import from_json, to_json
 from spark_bridge.options import Offsets, SourceOptions
 from spark_bridge.planning import limited, tasks_of
 from spark_bridge.ranges import OffsetRange
+from spark_bridge.route import Pathfinder
 from spark_bridge.schema import check_schema
-from spark_bridge.tasks import Route, Task, read_rows
+from spark_bridge.tasks import Task, read_rows
 
 if TYPE_CHECKING:
     import pyarrow
@@ -47,7 +48,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._gaps = GapPolicy(options.fail_on_data_loss)
         self._cluster: Cluster | None = None
-        self._route: Route | None = None
+        self._path = Pathfinder(options)
         self._scene: Scene | None = None
         """As last seen."""
         self._read_id = new_read_id()
@@ -114,9 +115,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept = self._gaps.readable(ranges, scene.topic_ids, scene.earliest)
         most = self._options.partitions_min
         points = cluster.split_points(scene, kept, everywhere=most is not None and most > len(kept))
-        self._route = Route.found(self._options, self._route)
+        route = self._path.route()
         self._planned = tasks_of(kept, points, most)
-        return [InputPartition(Task(part, self._route, self._read_id)) for part in self._planned]
+        return [InputPartition(Task(part, route, self._read_id)) for part in self._planned]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return read_rows(self._options, self._schema, partition.value)
