@@ -1,4 +1,4 @@
-"""Decoders of bodies are made with their modules: msgspec dies when two threads make the first one of a kind at once."""
+"""Decoders of bodies are made with their modules: two threads that make the first one at once end the process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import sys, threading
 from ringlog.net.messages import MetadataReply, PartitionMetadata, TopicMetadata, decode_body, encode_body
 
 sys.setswitchinterval(1e-6)
-topic = TopicMetadata("t", "", 1, [PartitionMetadata(0, 0, 0)], {})
+topic = TopicMetadata("t", "", 1, [PartitionMetadata(0, 0, 0, 1, -1)], {})
 reply = MetadataReply("c", 1, 1, ["tcp://h:1"], "h", 1, [topic], {}, [], 1)
 body, together, equal = encode_body(reply), threading.Barrier(4), []
 
