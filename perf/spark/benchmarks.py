@@ -90,7 +90,9 @@ def sink(bench: SparkBench) -> Result:
         limits,
         Goal.share_of_limit(0.5),
         {
-            "M rows/s of Spark to a sink that drops them": records / median([one.wall_s for one in dropped[1:]]) / 1e6,
+            "M rows/s of Spark to a sink that drops them": records
+            / median([one.wall_s for one in dropped[1:]])
+            / 1e6,
             f"M rows/s if {CORES} cores did Spark's part and produce_many's without a pause": (
                 CORES * records / (spark_s + produce_s) / 1e6
             ),
