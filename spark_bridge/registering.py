@@ -43,9 +43,7 @@ def register(spark: SparkSession) -> None:
     """
     from spark_bridge.datasource import RinglogDataSource
 
-    worker = _worker_python(spark)
-    if not is_elsewhere(worker):
-        check_worker(facts_of(worker), facts_of(sys.executable))
+    check_worker(facts_of(_worker_python(spark)), facts_of(sys.executable))
     spark.conf.set(_PUSHDOWN, "true")
     spark.dataSource.register(RinglogDataSource)
 
@@ -55,15 +53,6 @@ def _worker_python(spark: SparkSession) -> str:
     context = getattr(spark, "sparkContext", None)
     chosen = getattr(context, "pythonExec", None)
     return str(chosen or os.environ.get("PYSPARK_PYTHON") or "python3")
-
-
-def is_elsewhere(python: str) -> bool:
-    """Whether an interpreter is one that executors unpack, with --archives: a relative path that leads nowhere here.
-
-    >>> is_elsewhere("./env/bin/python"), is_elsewhere("python3"), is_elsewhere(sys.executable)
-    (True, False, False)
-    """
-    return os.path.dirname(python) != "" and not os.path.isabs(python) and not os.path.exists(python)
 
 
 def facts_of(python: str) -> Facts:

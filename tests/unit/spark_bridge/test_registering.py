@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ringlog.errors import InvalidRequest
-from spark_bridge.registering import Facts, check_worker, facts_of, is_elsewhere
+from spark_bridge.registering import Facts, check_worker, facts_of
 
 DRIVER = Facts("/env/bin/python", "3.11", "")
 
@@ -22,15 +22,6 @@ def test_a_worker_without_pyarrow_is_refused_with_what_to_set():
 def test_a_worker_of_another_version_is_refused():
     with pytest.raises(InvalidRequest, match=r"which is Python 3\.9, and this is 3\.11"):
         check_worker(Facts("/usr/bin/python3", "3.9", ""), DRIVER)
-
-
-def test_an_interpreter_that_executors_unpack_is_not_looked_for_here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert is_elsewhere("./env/bin/python")
-    (tmp_path / "env/bin").mkdir(parents=True)
-    (tmp_path / "env/bin/python").touch()
-    assert not is_elsewhere("./env/bin/python"), "one that is here can be asked"
-    assert not is_elsewhere(str(tmp_path / "nowhere")), "an absolute path is the same on every machine"
 
 
 def test_an_interpreter_is_asked_what_it_has(tmp_path):
