@@ -9,8 +9,10 @@ from typing import Annotated
 
 import msgspec
 
-from ringlog.limits import FETCH_PARTITIONS_MAX
+from ringlog.limits import FETCH_PARTITIONS_MAX, LOAD_PARTITIONS_MAX
 from ringlog.net.messages import Int64, PartitionId
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class _Body(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -53,6 +55,8 @@ class BrokerHeartbeatRequest(_Body, frozen=True):
     """Up to which the node has applied the metadata."""
     want_stop: bool = False
     """It would like to stop, and asks for its leaderships to be moved first."""
+    loads: Annotated[list[tuple[PartitionId, Count]], msgspec.Meta(max_length=LOAD_PARTITIONS_MAX)] = []
+    """Partitions that it leads, with the bytes that went in and out in a second; with some of the heartbeats."""
 
 
 class BrokerHeartbeatReply(_Body, frozen=True):

@@ -13,6 +13,11 @@ MOVE_BYTES_PER_S = "move.bytes.per.s"
 """The setting of a cluster: how many bytes a second the replicas that are moved to one node may take in all."""
 
 
+LEADER_BALANCE = "leader.balance"
+"""The setting of a cluster: `load` lets a partition of a busy node be led by another one of its replicas, which is
+preferred from then on; `preferred` leaves the preferred leaders to those who name them."""
+
+
 class _Body(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A control body: a msgpack array of its fields in order."""
 
