@@ -100,7 +100,9 @@ class LeaderLoads:
             for heir in partition.isr
             if heir != busiest and heir in nodes
         ]
-        best = min(steps, key=lambda step: (step.busier, nodes[step.heir], step.partition.partition), default=None)
+        best = min(
+            steps, key=lambda step: (step.busier, nodes[step.heir], step.partition.partition), default=None
+        )
         return best if best is not None and best.busier <= GAIN * nodes[busiest] else None
 
 

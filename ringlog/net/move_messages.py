@@ -44,6 +44,8 @@ class DrainNodeRequest(_Body, frozen=True):
     node_id: Int64
     undo: bool = False
     """It may have replicas again; moves off it that are under way are called off."""
+    remove: bool = False
+    """It is drained and stopped, and goes for good: no node with its id is let in again."""
 
 
 class MoveResult(_Body, frozen=True):
