@@ -5,14 +5,13 @@ Each node has a network of its own (`tests/support/wires.py`). A cut breaks no c
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.amounts import amount
+from tests.support.amounts import amount, cases, chance
 from tests.support.cluster import NODES, ClusterTrial
 from tests.support.detours import DetourWires
 from tests.support.node import wait_for
@@ -97,7 +96,9 @@ FULL: Kinds = [
 
 @pytest.mark.timeout(7200)
 def test_a_node_that_is_cut_off_is_replaced_does_no_harm_and_comes_back(tmp_path: Path, wires: Wires):
-    _cut_and_heal(ClusterTrial(tmp_path, wires=wires), wires, FULL * 10 if amount(0, 1) else SHORT)
+    kinds = FULL if amount(0, 1) else SHORT
+    some = [kinds[number % len(kinds)] for number in cases(short=len(SHORT), full=10 * len(FULL))]
+    _cut_and_heal(ClusterTrial(tmp_path, wires=wires), wires, some)
 
 
 @pytest.mark.timeout(7200)
@@ -106,14 +107,14 @@ def test_connections_that_are_held_up_between_nodes_do_no_harm(tmp_path: Path):
     wires = DetourWires(NODES)
     try:
         _cut_and_heal(
-            ClusterTrial(tmp_path, wires=wires), wires, [(_mute, _leader)] * amount(short=1, full=10)
+            ClusterTrial(tmp_path, wires=wires), wires, [(_mute, _leader)] * len(cases(short=1, full=10))
         )
     finally:
         wires.close()
 
 
 def _cut_and_heal(trial: ClusterTrial, wires: Wires, kinds: Kinds) -> None:
-    rng = random.Random("cuts")
+    rng = chance("cuts")
     with trial:
         with trial.load(**LOAD) as load:
             load.wait_warm(15)
