@@ -50,7 +50,9 @@ class BrokerHeartbeatRequest(Body, frozen=True):
     """Up to which the node has applied the metadata."""
     want_stop: bool = False
     """It would like to stop, and asks for its leaderships to be moved first."""
-    loads: Annotated[list[tuple[PartitionId, Count]], msgspec.Meta(max_length=LOAD_PARTITIONS_MAX)] = []
+    loads: Annotated[list[tuple[PartitionId, Count]], msgspec.Meta(max_length=LOAD_PARTITIONS_MAX)] = (
+        msgspec.field(default_factory=list)
+    )
     """Partitions that it leads, with the bytes that went in and out in a second; with some of the heartbeats."""
 
 
