@@ -133,13 +133,19 @@ class GroupCoordinator:
             raise InvalidRequest("a heartbeat needs the names of a group and of a member")
         if request.member_epoch > JOIN:
             raise _unknown(request)
-        if len(self.image.groups) >= GROUPS_PER_PARTITION_MAX:
-            raise LimitExceeded(f"the node keeps no more than {GROUPS_PER_PARTITION_MAX} groups in one place")
+        made = self._known_or_new(request.group_id)
         if request.member_epoch == LEAVE:
-            return Group(request.group_id)
+            return made
         _said(request, None)  # nothing is made for a request that cannot be right
-        self.image.groups[request.group_id] = made = Group(request.group_id)
+        self.image.groups[request.group_id] = made
         return made
+
+    def _known_or_new(self, group_id: str) -> Group:
+        """A group; one that nobody has heard of is not kept yet, but there must be room for it."""
+        found = self.image.groups.get(group_id)
+        if found is None and len(self.image.groups) >= GROUPS_PER_PARTITION_MAX:
+            raise LimitExceeded(f"the node keeps no more than {GROUPS_PER_PARTITION_MAX} groups in one place")
+        return found or Group(group_id)
 
     def _join(self, change: Change, group: Group, request: GroupHeartbeatRequest, now_ms: int) -> None:
         said = _said(request, None)
@@ -179,7 +185,7 @@ class GroupCoordinator:
 
     def commit(self, ticket: Ticket, request: OffsetCommitRequest, now_ms: int) -> Outcome:
         """Remember how far the group has come."""
-        group = self.image.groups.get(request.group_id) or Group(request.group_id)
+        group = self._known_or_new(request.group_id)
         records, errors = offsets.commit(group, request, self.catalogue, now_ms)
         return self._apply(records, ticket, OffsetCommitReply(_numbers(errors)))
 
@@ -190,7 +196,7 @@ class GroupCoordinator:
 
     def reset(self, ticket: Ticket, request: GroupResetRequest, now_ms: int) -> Outcome:
         """Let the group go on from elsewhere."""
-        group = self.image.groups.get(request.group_id) or Group(request.group_id)
+        group = self._known_or_new(request.group_id)
         records, errors = offsets.reset(group, request, self.catalogue, now_ms)
         return self._apply(records, ticket, OffsetCommitReply(_numbers(errors)))
 
@@ -235,7 +241,7 @@ class GroupCoordinator:
             self._tell(group, replies)
         if now_ms >= self._expiry_ms:
             self._expiry_ms = now_ms + EXPIRY_CHECK_MS
-            for record in offsets.expired(self.image, now_ms):
+            for record in offsets.expired(self.image, self.catalogue, now_ms):
                 change.emit(record.key, record.value)
         return Outcome(change.records, replies)
 

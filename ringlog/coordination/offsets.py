@@ -107,17 +107,22 @@ def delete(group: Group | None, request: GroupDeleteRequest) -> list[Record]:
     return [Record(OffsetKey(group.group_id, *tp), None) for tp in named if tp in group.offsets]
 
 
-def expired(image: GroupsImage, now_ms: int) -> list[Record]:
-    """Records that forget the groups nobody has used for OFFSETS_EXPIRY_MS."""
+def expired(image: GroupsImage, catalogue: Catalogue, now_ms: int) -> list[Record]:
+    """Records that forget the groups nobody has used for OFFSETS_EXPIRY_MS; and of those that live on, offsets as old
+    as that of topics that are no more."""
     records: list[Record] = []
     for group in image.groups.values():
-        if group.members:
-            continue
         used_ms = max(
             (value.commit_ms for value in group.offsets.values()), default=group.value.empty_since_ms
         )
-        if max(used_ms, group.value.empty_since_ms) + OFFSETS_EXPIRY_MS <= now_ms:
+        if not group.members and max(used_ms, group.value.empty_since_ms) + OFFSETS_EXPIRY_MS <= now_ms:
             records += _end(group)
+            continue
+        for tp, value in group.offsets.items():
+            topic = catalogue.get(tp.topic)
+            is_gone = topic is None or topic.topic_id != value.topic_id
+            if is_gone and value.commit_ms + OFFSETS_EXPIRY_MS <= now_ms:
+                records.append(Record(OffsetKey(group.group_id, *tp), None))
     return records
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from ringlog.errors import CorruptSegment
 from ringlog.log.events import Progress, Quarantined
-from tests.support.amounts import amount
+from tests.support.amounts import cases
 from tests.support.fake_disk import FakeDisk
 from tests.support.logs import LogWorld
 
-FLIPS = amount(short=160, full=1000)
+FLIPS = cases(short=160, full=1000)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def files(disk: FakeDisk, suffix: str) -> list[str]:
     return [name for name in found if name.endswith(suffix)]
 
 
-@pytest.mark.parametrize("flip", range(FLIPS))
+@pytest.mark.parametrize("flip", FLIPS)
 def test_a_flipped_bit_in_any_file_serves_no_corrupt_byte_and_deletes_nothing(closed_log, flip):
     disk, expected = closed_log
     rng = random.Random(flip)

@@ -10,13 +10,13 @@ import pytest
 from ringlog.errors import PartitionBusy
 from ringlog.limits import MIB
 from ringlog.log.verify import verify_partition
-from tests.support.amounts import amount
+from tests.support.amounts import amount, cases
 from tests.support.fake_disk import FakeDisk
 from tests.support.fake_disk_faults import Faults, PowerLoss
 from tests.support.keyed_logs import COMPACT, KeyedLog
 from tests.support.logs import LogWorld
 
-SEEDS = amount(short=25, full=400)
+SEEDS = cases(short=25, full=400)
 
 
 def keyed_log(seed, *, batches):
@@ -69,7 +69,7 @@ def test_power_loss_at_every_step_of_a_compaction_leaves_the_latest_of_each_key(
         check_files(log)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_compaction_while_producing_with_power_losses_keeps_to_the_oracle(seed):
     rng = random.Random(seed)
     log = keyed_log(seed, batches=rng.randint(5, 60))

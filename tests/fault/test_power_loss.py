@@ -7,16 +7,16 @@ from contextlib import suppress
 
 import pytest
 
-from tests.support.amounts import amount
+from tests.support.amounts import amount, cases
 from tests.support.fake_disk import FakeDisk
 from tests.support.fake_disk_faults import Faults, PowerLoss
 from tests.support.log_workload import History, check_recovered, run_workload, settings_for
 from tests.support.logs import LogWorld
 
-SEEDS = amount(short=150, full=500)
+SEEDS = cases(short=150, full=500)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_no_flushed_record_is_lost_when_power_goes_at_a_random_moment(seed):
     rng = random.Random(seed)
     settings, history = settings_for(rng), History()

@@ -93,7 +93,7 @@ def test_deleted_records_are_gone_for_all_readers_and_after_a_restart_of_the_sha
             admin.delete_records("cut", {0: 11})
 
 
-def test_a_compacted_topic_keeps_the_latest_of_each_key(node):
+def test_a_compacted_topic_keeps_the_latest_of_each_key_for_new_readers_and_those_under_way(node):
     with ringlog.Admin(node.bootstrap) as admin:
         config = {
             "cleanup.policy": "compact",
@@ -105,8 +105,22 @@ def test_a_compacted_topic_keeps_the_latest_of_each_key(node):
             admin.delete_records("latest", {0: 0})
         sent = [(b"key-%d" % (n % 7), b"%d-" % n + bytes(50_000)) for n in range(200)]
         produce(node, "latest", sent)
-        before = describe(admin, "latest").bytes
-        wait_for("compaction", lambda: describe(admin, "latest").bytes < before / 3, within_s=WITHIN_S)
+        with ringlog.Consumer(
+            node.bootstrap, auto_offset_reset="earliest", fetch_max_bytes=100_000
+        ) as reader:
+            reader.assign([("latest", 0)])
+            seen = [reader.poll(timeout_ms=5_000, max_records=1)[0]]
+            before = describe(admin, "latest").bytes
+            wait_for("compaction", lambda: describe(admin, "latest").bytes < before / 3, within_s=WITHIN_S)
+            # One that began before the swap reads on behind where it was.
+            until = time.monotonic() + WITHIN_S
+            while reader.position(("latest", 0)) < len(sent):
+                assert time.monotonic() < until
+                seen += reader.poll(timeout_ms=500)
+    assert 7 <= len(seen) < len(sent) // 2, "most was compacted away before it came there"
+    assert [r.offset for r in seen] == sorted({r.offset for r in seen})
+    assert all(sent[r.offset] == (r.key, r.value) for r in seen)
+    assert {r.key: r.value for r in seen} == dict(sent)
     found = consume(node, "latest")
     assert [r.offset for r in found] == sorted({r.offset for r in found})
     assert all(sent[r.offset] == (r.key, r.value) for r in found)

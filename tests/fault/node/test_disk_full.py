@@ -1,4 +1,4 @@
-"""A full disk: produce is refused with a typed error, reads go on, and the node recovers by itself."""
+"""A full disk: produce is refused with a typed error, reads and commits go on, and the node recovers by itself."""
 
 from __future__ import annotations
 
@@ -23,18 +23,23 @@ RECOVERED_WITHIN_S = 10.0
 
 @pytest.mark.timeout(3600)
 @on_a_small_disk
-def test_a_full_disk_refuses_produce_serves_reads_and_recovers_when_there_is_room(tmp_path: Path):
+def test_a_full_disk_refuses_produce_serves_reads_and_commits_and_recovers_when_there_is_room(tmp_path: Path):
     with small_disk(tmp_path, size_mib=192) as disk:
         (tmp_path / "trial").mkdir()
         with Trial(tmp_path / "trial", data_dir=disk / "data") as trial:
             ballast = Ballast(disk)
-            with trial.load(rate=300, delivery_timeout_ms=2_000, request_timeout_ms=1_000) as load:
+            with (
+                trial.load(rate=300, delivery_timeout_ms=2_000, request_timeout_ms=1_000) as load,
+                ringlog.Consumer(trial.node.bootstrap, group_id="g", enable_auto_commit=False) as consumer,
+            ):
                 load.wait_warm()
-                for _ in cases(short=1, full=50):
+                for number in cases(short=1, full=50):
                     ballast.leave(4 << 20)
                     with trial.client() as client:
                         _fill(client)
                         _expect_reads(client)
+                    _retried(lambda number=number: consumer.commit({(TOPIC, 0): number}))
+                    assert _retried(lambda: consumer.committed((TOPIC, 0)).offset) == number
                     ballast.drop()
                     load.wait_writable(time.monotonic(), stretched(RECOVERED_WITHIN_S))
             with trial.client() as client:

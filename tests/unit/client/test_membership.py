@@ -12,7 +12,7 @@ from ringlog.coordination.coordinator import GroupCoordinator
 from ringlog.errors import InstanceFenced, MemberFenced, RequestTimeout, RinglogError
 from ringlog.model import TopicPartition
 from ringlog.net.group_messages import JOIN, GroupHeartbeatReply, TopicPartitions
-from tests.support.amounts import amount
+from tests.support.amounts import cases
 
 
 def member(name: str = "m", now_s: float = 0.0, instance: str = "") -> Membership:
@@ -238,7 +238,7 @@ class Fleet:
         assert held == (sorted(tps(0, 1, 2, 3, 4)) if self.members else [])
 
 
-@pytest.mark.parametrize("seed", range(amount(10, 1000)))
+@pytest.mark.parametrize("seed", cases(10, 1000))
 def test_members_and_coordinator_share_partitions_through_a_bad_network(seed):
     chance = random.Random(seed)
     for _ in range(10):

@@ -12,6 +12,7 @@ from ringlog.errors import (
     GroupNotEmpty,
     InstanceFenced,
     InvalidRequest,
+    LimitExceeded,
     MemberFenced,
     UnknownGroup,
 )
@@ -361,6 +362,41 @@ def test_offsets_of_dead_groups_expire_and_those_of_living_do_not():
     assert not desk.coordinator.image.groups
     desk.restart()
     assert not desk.coordinator.image.groups
+
+
+def test_offsets_of_a_topic_that_is_no_more_expire_in_a_group_that_lives_on():
+    desk = Desk(t=1, gone=1, anew=1)
+    epoch = desk.beat("a", JOIN, topics=["t", "gone", "anew"]).member_epoch
+    some = [OffsetToCommit(topic, 0, 3) for topic in ("t", "gone", "anew")]
+    desk.keep(desk.coordinator.commit(None, OffsetCommitRequest("g", "a", epoch, 1, some), 0))
+    there = {"t": desk.catalogue["t"], "anew": TopicInfo(77, 1)}
+    desk.keep(desk.coordinator.follow(there, 0))
+    epoch = desk.beat("a", desk.group.members["a"].epoch, now=OFFSETS_EXPIRY_MS - 1).member_epoch
+    desk.keep(desk.coordinator.tick(OFFSETS_EXPIRY_MS - 1))
+    assert len(desk.group.offsets) == 3, "they may be of use to somebody until then"
+    desk.beat("a", epoch, now=OFFSETS_EXPIRY_MS - 1 + EXPIRY_CHECK_MS)
+    desk.keep(desk.coordinator.tick(OFFSETS_EXPIRY_MS - 1 + EXPIRY_CHECK_MS))
+    assert list(desk.group.offsets) == [TopicPartition("t", 0)]
+    desk.catalogue = there
+    desk.restart()
+    assert (list(desk.group.offsets), list(desk.group.members)) == ([TopicPartition("t", 0)], ["a"])
+
+
+def test_a_place_that_keeps_all_the_groups_it_can_takes_no_more_from_whoever_asks(monkeypatch):
+    monkeypatch.setattr("ringlog.coordination.coordinator.GROUPS_PER_PARTITION_MAX", 1)
+    desk = Desk(t=1)
+    desk.commit("tool", LEAVE, 1, {0: 3})
+    some = [OffsetToCommit("t", 0, 5)]
+    coordinator = desk.coordinator
+    for ask in (
+        lambda: coordinator.commit(None, OffsetCommitRequest("more", "tool", LEAVE, 1, some), 0),
+        lambda: coordinator.reset(None, GroupResetRequest("more", some), 0),
+        lambda: coordinator.heartbeat(None, GroupHeartbeatRequest("more", "m", JOIN, topics=["t"]), 0),
+    ):
+        with pytest.raises(LimitExceeded):
+            ask()
+    assert list(coordinator.image.groups) == ["g"]
+    assert desk.commit("tool", LEAVE, 2, {0: 4}) == [0], "those that are there go on"
 
 
 def test_a_description_shows_what_moves():

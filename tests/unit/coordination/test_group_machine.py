@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.support.amounts import amount
+from tests.support.amounts import cases
 from tests.support.group_world import HOW, SESSION_MS, SUBSCRIPTIONS, GroupWorld
 
 INSTANCES = ("", "", "i1")
@@ -83,7 +83,7 @@ class GroupMachine(RuleBasedStateMachine):
 
 
 GroupMachine.TestCase.settings = settings(
-    max_examples=amount(60, 3000),
+    max_examples=len(cases(60, 3000)),
     stateful_step_count=50,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -115,7 +115,7 @@ def live(chance: random.Random, steps: int) -> None:
     world.rest()
 
 
-@pytest.mark.parametrize("seed", range(amount(10, 500)))
+@pytest.mark.parametrize("seed", cases(10, 500))
 def test_long_lives_of_groups_break_no_promise(seed):
     chance = random.Random(seed)
     for _ in range(15):

@@ -7,8 +7,9 @@ import random
 import pytest
 
 from ringlog.controller.records import Partition
+from ringlog.coordination.coordinator import EXPIRY_CHECK_MS
 from ringlog.errors import PartitionBusy
-from ringlog.limits import OFFSETS_PARTITIONS
+from ringlog.limits import OFFSETS_EXPIRY_MS, OFFSETS_PARTITIONS
 from ringlog.net.framing import Api
 from ringlog.net.group_messages import (
     JOIN,
@@ -218,6 +219,17 @@ def test_clients_do_not_write_to_the_offsets_topic(shard):
     shard.produce(b"x", partition=HOME)
     (reply,) = shard.net.take()
     assert reply.error.code == "INVALID_REQUEST"
+
+
+def test_what_nobody_has_used_for_a_week_is_forgotten_by_the_shard_and_by_its_log(shard):
+    shard.ask(Api.OFFSET_COMMIT, commit(5), OffsetCommitReply)
+    for ms in (OFFSETS_EXPIRY_MS - EXPIRY_CHECK_MS, 2 * EXPIRY_CHECK_MS):
+        assert shard.committed() == {0: 5}
+        shard.at(ms)
+        assert shard.core.groups.next_due_ms <= shard.now_ms, "the shard wakes up for it"
+        shard.turns()
+    assert shard.committed() == {}
+    assert GroupShard(shard.disk.crash(random.Random(1), survival=0.0)).committed() == {}
 
 
 def test_without_groups_the_desk_has_nothing_to_do():
