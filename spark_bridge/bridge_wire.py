@@ -15,6 +15,7 @@ import msgspec
 from ringlog.client.settings import endpoints_of
 from ringlog.errors import CorruptFrame
 from ringlog.limits import MIB
+from ringlog.net.messages import Body, make_decoders
 
 READ = 100
 """The api key of the question. No node has one so high that clients may use."""
@@ -27,7 +28,7 @@ _HEAD = struct.Struct("<qQ")
 HEAD_BYTES = _HEAD.size
 
 
-class ReadRequest(msgspec.Struct, frozen=True, array_like=True):
+class ReadRequest(Body, frozen=True):
     """The question."""
 
     topic: str
@@ -76,3 +77,6 @@ def default_bridge(bootstrap: str) -> str | None:
             if int(port) + BRIDGE_PORT_ABOVE < 65536:
                 return f"{host}:{int(port) + BRIDGE_PORT_ABOVE}"
     return None
+
+
+make_decoders(globals())

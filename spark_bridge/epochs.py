@@ -33,6 +33,9 @@ class Mark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of all tasks: an epoch that comes again must have as many."""
 
 
+_mark_decoder = msgspec.json.Decoder(Mark)
+
+
 @dataclass(frozen=True, slots=True)
 class Epoch:
     """One micro-batch of one query."""
@@ -55,7 +58,7 @@ def last_mark(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Mark | Non
     marks = []
     for found in offsets.values():
         try:
-            marks.append(msgspec.json.decode(found.metadata, type=Mark))
+            marks.append(_mark_decoder.decode(found.metadata))
         except msgspec.DecodeError:
             continue  # set by hand, with `ringlog group reset`: it tells of no epoch
     return max(marks, key=lambda mark: mark.epoch, default=None)

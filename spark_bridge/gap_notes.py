@@ -34,6 +34,9 @@ class Note(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """From, and up to."""
 
 
+_note_decoder = msgspec.json.Decoder(Note)
+
+
 def new_read_id() -> str:
     """Short, so that the longest name of a topic fits beside it into the name of a group."""
     return uuid.uuid4().hex[:12]
@@ -87,7 +90,7 @@ class TaskNotes:
 def collected(admin: Admin, read_id: str, task: OffsetRange, timeout_s: float) -> Note | None:
     """What a task has noted; None when it skipped nothing."""
     found = admin.group_offsets(group_id(read_id, task), timeout=timeout_s).get(task.tp)
-    return None if found is None else msgspec.json.decode(found.metadata, type=Note)
+    return None if found is None else _note_decoder.decode(found.metadata)
 
 
 def forget(admin: Admin, read_id: str, task: OffsetRange, timeout_s: float) -> None:

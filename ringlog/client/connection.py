@@ -27,6 +27,7 @@ from ringlog.errors import (
 from ringlog.limits import REPLY_BODY_BYTES_MAX
 from ringlog.net.framing import Api, Header
 from ringlog.net.messages import (
+    Body,
     MetadataReply,
     MetadataRequest,
     TopicMetadata,
@@ -36,7 +37,7 @@ from ringlog.net.messages import (
 )
 from ringlog.net.session import ANY_NODE, Request
 
-R = TypeVar("R", bound=msgspec.Struct)
+R = TypeVar("R", bound=Body)
 
 _HEARD_LATER_S = (0.05, 0.1, 0.2)
 """Pauses before a cluster is asked again for a topic that a node does not know."""

@@ -15,6 +15,7 @@ from ringlog.client.metadata import LOOK_AGAIN
 from ringlog.errors import RequestTimeout, RinglogError, UnknownTopic
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
+from ringlog.net.messages import Body
 from ringlog.net.wire_errors import error_by_number
 
 
@@ -29,7 +30,7 @@ class Row(Protocol):
 
 
 R = TypeVar("R", bound=Row)
-S = TypeVar("S", bound=msgspec.Struct)
+S = TypeVar("S", bound=Body)
 
 
 def ask_partitions(

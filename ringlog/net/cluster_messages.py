@@ -10,17 +10,12 @@ from typing import Annotated
 import msgspec
 
 from ringlog.limits import FETCH_PARTITIONS_MAX
-from ringlog.net.messages import Int64, PartitionId
-
-
-class _Body(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A control body: a msgpack array of its fields in order."""
-
+from ringlog.net.messages import Body, Int64, PartitionId, make_decoders
 
 # -- brokers ------------------------------------------------------------------------------------------------
 
 
-class RegisterBrokerRequest(_Body, frozen=True):
+class RegisterBrokerRequest(Body, frozen=True):
     """A node is there. It stays fenced until a heartbeat says that it has caught up with the metadata."""
 
     node_id: Int64
@@ -36,7 +31,7 @@ class RegisterBrokerRequest(_Body, frozen=True):
     """Of the host that it runs on: clients with the same one may use its ipc:// endpoints."""
 
 
-class RegisterBrokerReply(_Body, frozen=True):
+class RegisterBrokerReply(Body, frozen=True):
     """The epoch that all further requests of this life of the node carry."""
 
     broker_epoch: int
@@ -44,7 +39,7 @@ class RegisterBrokerReply(_Body, frozen=True):
     """What was committed then: the node serves nothing before it knows as much."""
 
 
-class BrokerHeartbeatRequest(_Body, frozen=True):
+class BrokerHeartbeatRequest(Body, frozen=True):
     """A sign of life."""
 
     node_id: Int64
@@ -55,7 +50,7 @@ class BrokerHeartbeatRequest(_Body, frozen=True):
     """It would like to stop, and asks for its leaderships to be moved first."""
 
 
-class BrokerHeartbeatReply(_Body, frozen=True):
+class BrokerHeartbeatReply(Body, frozen=True):
     """What the node is to think of itself."""
 
     fenced: bool
@@ -63,14 +58,14 @@ class BrokerHeartbeatReply(_Body, frozen=True):
     """It leads nothing any more."""
 
 
-class CreateOffsetsTopicRequest(_Body, frozen=True):
+class CreateOffsetsTopicRequest(Body, frozen=True):
     """A client of the node needs the topic that groups are kept in."""
 
 
 # -- partitions ---------------------------------------------------------------------------------------------
 
 
-class IsrChange(_Body, frozen=True):
+class IsrChange(Body, frozen=True):
     """The leader of a partition proposes its in-sync replicas; compared with the partition epoch, then set."""
 
     partition: PartitionId
@@ -80,7 +75,7 @@ class IsrChange(_Body, frozen=True):
     """Each with the broker epoch under which it fetched: one that restarted since may have lost what it had."""
 
 
-class AlterIsrRequest(_Body, frozen=True):
+class AlterIsrRequest(Body, frozen=True):
     """Changes of the in-sync replicas, by the node that leads these partitions."""
 
     node_id: Int64
@@ -88,7 +83,7 @@ class AlterIsrRequest(_Body, frozen=True):
     changes: Annotated[list[IsrChange], msgspec.Meta(max_length=FETCH_PARTITIONS_MAX)]
 
 
-class IsrState(_Body, frozen=True):
+class IsrState(Body, frozen=True):
     """How a partition stands after a change, or why it was refused: an error number, 0 if all is well."""
 
     partition: int
@@ -99,7 +94,10 @@ class IsrState(_Body, frozen=True):
     isr: list[int]
 
 
-class AlterIsrReply(_Body, frozen=True):
+class AlterIsrReply(Body, frozen=True):
     """In the order of the changes."""
 
     partitions: list[IsrState]
+
+
+make_decoders(globals())

@@ -19,7 +19,7 @@ from ringlog.limits import (
     SESSION_TIMEOUT_MS_DEFAULT,
     TOPIC_NAME_CHARS_MAX,
 )
-from ringlog.net.messages import Int64
+from ringlog.net.messages import Body, Int64, make_decoders
 
 OFFSETS_TOPIC = "__consumer_offsets"
 """Where groups are kept: made when it is first needed, OFFSETS_PARTITIONS partitions, compacted."""
@@ -36,18 +36,14 @@ Index = Annotated[int, msgspec.Meta(ge=0, lt=PARTITIONS_PER_TOPIC_MAX)]
 _SOME = msgspec.Meta(max_length=FETCH_PARTITIONS_MAX)
 
 
-class _Body(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A control body: a msgpack array of its fields in order."""
-
-
-class TopicPartitions(_Body, frozen=True):
+class TopicPartitions(Body, frozen=True):
     """Some partitions of a topic, by their indexes."""
 
     topic: TopicName
     partitions: Annotated[list[Index], _SOME]
 
 
-class GroupHeartbeatRequest(_Body, frozen=True):
+class GroupHeartbeatRequest(Body, frozen=True):
     """Join, stay in, or leave a group. Answered at once when the member is to hold other partitions than at
     `member_epoch`, and after `wait_ms` otherwise."""
 
@@ -72,7 +68,7 @@ class GroupHeartbeatRequest(_Body, frozen=True):
     client_id: Name = ""
 
 
-class GroupHeartbeatReply(_Body, frozen=True):
+class GroupHeartbeatReply(Body, frozen=True):
     """What the member is to hold from now on: it gives up all else, and says so in its next heartbeat."""
 
     member_epoch: int
@@ -80,7 +76,7 @@ class GroupHeartbeatReply(_Body, frozen=True):
     """None: nothing has changed since the epoch of the request."""
 
 
-class OffsetToCommit(_Body, frozen=True):
+class OffsetToCommit(Body, frozen=True):
     """The group has done all below `offset`."""
 
     topic: TopicName
@@ -89,7 +85,7 @@ class OffsetToCommit(_Body, frozen=True):
     metadata: Annotated[str, msgspec.Meta(max_length=OFFSET_METADATA_CHARS_MAX)] = ""
 
 
-class OffsetCommitRequest(_Body, frozen=True):
+class OffsetCommitRequest(Body, frozen=True):
     """Answered when the offsets are as durable as any record."""
 
     group_id: Name
@@ -101,20 +97,20 @@ class OffsetCommitRequest(_Body, frozen=True):
     offsets: Annotated[list[OffsetToCommit], _SOME]
 
 
-class OffsetCommitReply(_Body, frozen=True):
+class OffsetCommitReply(Body, frozen=True):
     """An error number for each offset of the request, 0: it counts, or a later commit of the member does."""
 
     errors: list[int]
 
 
-class OffsetFetchRequest(_Body, frozen=True):
+class OffsetFetchRequest(Body, frozen=True):
     """None: all that the group has committed."""
 
     group_id: Name
     partitions: Annotated[list[TopicPartitions], _SOME] | None = None
 
 
-class CommittedOffset(_Body, frozen=True):
+class CommittedOffset(Body, frozen=True):
     """-1: nothing was committed."""
 
     topic: str
@@ -124,17 +120,17 @@ class CommittedOffset(_Body, frozen=True):
     commit_ms: int = -1
 
 
-class OffsetFetchReply(_Body, frozen=True):
+class OffsetFetchReply(Body, frozen=True):
     """In the order of the request."""
 
     offsets: list[CommittedOffset]
 
 
-class GroupListRequest(_Body, frozen=True):
+class GroupListRequest(Body, frozen=True):
     """All groups that the shard of the header's partition keeps: ask one partition of each lane."""
 
 
-class GroupSummary(_Body, frozen=True):
+class GroupSummary(Body, frozen=True):
     """A group in a list. `state`: empty, reconciling or stable."""
 
     group_id: str
@@ -148,20 +144,20 @@ class GroupSummary(_Body, frozen=True):
     """How long ago the oldest of them came."""
 
 
-class GroupListReply(_Body, frozen=True):
+class GroupListReply(Body, frozen=True):
     """By name. `loading`: partitions of the offsets topic whose groups are not known yet."""
 
     groups: list[GroupSummary]
     loading: int = 0
 
 
-class GroupDescribeRequest(_Body, frozen=True):
+class GroupDescribeRequest(Body, frozen=True):
     """Everything about a group."""
 
     group_id: Name
 
 
-class MemberDescription(_Body, frozen=True):
+class MemberDescription(Body, frozen=True):
     """A member: what it holds, what it will hold, and what it was told to give up."""
 
     member_id: str
@@ -175,7 +171,7 @@ class MemberDescription(_Body, frozen=True):
     heard_ms_ago: int
 
 
-class PartitionLag(_Body, frozen=True):
+class PartitionLag(Body, frozen=True):
     """How far a group is behind in a partition; all -1 while nothing is known of its log."""
 
     partition: int
@@ -187,14 +183,14 @@ class PartitionLag(_Body, frozen=True):
     """How long ago the first of them came, at most; 0: there is none."""
 
 
-class TopicLag(_Body, frozen=True):
+class TopicLag(Body, frozen=True):
     """How far a group is behind in partitions of a topic."""
 
     topic: str
     partitions: list[PartitionLag]
 
 
-class GroupDescribeReply(_Body, frozen=True):
+class GroupDescribeReply(Body, frozen=True):
     """A group with its members, its offsets, and how far it is behind."""
 
     group_id: str
@@ -207,21 +203,24 @@ class GroupDescribeReply(_Body, frozen=True):
     """Of all partitions that are held or have a committed offset."""
 
 
-class GroupResetRequest(_Body, frozen=True):
+class GroupResetRequest(Body, frozen=True):
     """Let a group without members go on from these offsets."""
 
     group_id: Name
     offsets: Annotated[list[OffsetToCommit], _SOME]
 
 
-class GroupDeleteRequest(_Body, frozen=True):
+class GroupDeleteRequest(Body, frozen=True):
     """Forget a group without members; or only these offsets of it."""
 
     group_id: Name
     partitions: Annotated[list[TopicPartitions], _SOME] | None = None
 
 
-class GroupDeleteReply(_Body, frozen=True):
+class GroupDeleteReply(Body, frozen=True):
     """How many offsets are forgotten."""
 
     offsets: int
+
+
+make_decoders(globals())

@@ -6,7 +6,7 @@ Fields are only ever added at the end, with a default: older peers leave them ou
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
@@ -21,13 +21,21 @@ PartitionId = Annotated[int, msgspec.Meta(ge=0, le=2**32 - 1)]
 _PER_PARTITION = msgspec.Meta(max_length=FETCH_PARTITIONS_MAX)
 
 
-class _Body(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class Body(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A control body: a msgpack array of its fields in order."""
 
 
-T = TypeVar("T", bound=msgspec.Struct)
+T = TypeVar("T", bound=Body)
 _encoder = msgspec.msgpack.Encoder()
-_decoders: dict[type, msgspec.msgpack.Decoder[msgspec.Struct]] = {}
+_decoders: dict[type[Body], msgspec.msgpack.Decoder[Body]] = {}
+
+
+def make_decoders(module: Mapping[str, object]) -> None:
+    """Make those of all bodies of a module, as its last line. Never later: when two threads are the first to need the
+    same one, msgspec hands the second a half-made description of it, and the process dies."""
+    for kind in module.values():
+        if isinstance(kind, type) and issubclass(kind, Body) and kind not in _decoders:
+            _decoders[kind] = msgspec.msgpack.Decoder(kind)
 
 
 def encode_body(body: msgspec.Struct) -> bytes:
@@ -43,16 +51,14 @@ def decode_body(data: bytes | memoryview, kind: type[T], *, bytes_max: int = CON
     """
     if len(data) > bytes_max:
         raise CorruptFrame("body", 32, f"{len(data)} bytes; a control body has at most {bytes_max}")
-    decoder = _decoders.get(kind)
-    if decoder is None:
-        decoder = _decoders[kind] = msgspec.msgpack.Decoder(kind)
+    decoder = _decoders[kind]
     try:
         return decoder.decode(data)  # type: ignore[return-value]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise CorruptFrame("body", 32, f"not a {kind.__name__}: {wrong}") from None
 
 
-class ErrorReply(_Body, frozen=True):
+class ErrorReply(Body, frozen=True):
     """The body of a reply whose ERROR flag is set."""
 
     code: str
@@ -91,7 +97,7 @@ class ProduceReply(NamedTuple):
 # -- fetch -------------------------------------------------------------------------------------------------
 
 
-class FetchPartition(_Body, frozen=True):
+class FetchPartition(Body, frozen=True):
     """From where to read a partition, and how much at most (one batch is always served whole)."""
 
     partition: PartitionId
@@ -99,7 +105,7 @@ class FetchPartition(_Body, frozen=True):
     bytes_max: Int64
 
 
-class FetchRequest(_Body, frozen=True):
+class FetchRequest(Body, frozen=True):
     """Read partitions of one lane. Answered when `bytes_min` are there, at the latest after `wait_ms`.
 
     Incremental: with `session` 0 the shard opens a session and names it in the reply; later requests carry that
@@ -177,20 +183,20 @@ LATEST = -1
 EARLIEST = -2
 
 
-class OffsetQuery(_Body, frozen=True):
+class OffsetQuery(Body, frozen=True):
     """LATEST, EARLIEST, or a time in milliseconds: the first record at or after it."""
 
     partition: PartitionId
     timestamp: Int64
 
 
-class ListOffsetsRequest(_Body, frozen=True):
+class ListOffsetsRequest(Body, frozen=True):
     """For partitions of one lane."""
 
     queries: Annotated[list[OffsetQuery], _PER_PARTITION]
 
 
-class FoundOffset(_Body, frozen=True):
+class FoundOffset(Body, frozen=True):
     """-1 for offset and timestamp when no record is that young."""
 
     partition: int
@@ -199,19 +205,19 @@ class FoundOffset(_Body, frozen=True):
     timestamp: int
 
 
-class ListOffsetsReply(_Body, frozen=True):
+class ListOffsetsReply(Body, frozen=True):
     """In the order of the queries."""
 
     found: list[FoundOffset]
 
 
-class DescribePartitionsRequest(_Body, frozen=True):
+class DescribePartitionsRequest(Body, frozen=True):
     """For partitions of one lane."""
 
     partitions: Annotated[list[PartitionId], _PER_PARTITION]
 
 
-class PartitionDescription(_Body, frozen=True):
+class PartitionDescription(Body, frozen=True):
     """The state of a partition's log."""
 
     partition: int
@@ -224,26 +230,26 @@ class PartitionDescription(_Body, frozen=True):
     status: str
 
 
-class DescribePartitionsReply(_Body, frozen=True):
+class DescribePartitionsReply(Body, frozen=True):
     """In the order of the request."""
 
     partitions: list[PartitionDescription]
 
 
-class PartitionStart(_Body, frozen=True):
+class PartitionStart(Body, frozen=True):
     """Where a partition's log shall begin; LATEST: behind all that can be read."""
 
     partition: PartitionId
     offset: Int64
 
 
-class DeleteRecordsRequest(_Body, frozen=True):
+class DeleteRecordsRequest(Body, frozen=True):
     """For partitions of one lane."""
 
     partitions: Annotated[list[PartitionStart], _PER_PARTITION]
 
 
-class DeletedRecords(_Body, frozen=True):
+class DeletedRecords(Body, frozen=True):
     """Where a partition's log begins now, also after a power loss."""
 
     partition: int
@@ -251,13 +257,13 @@ class DeletedRecords(_Body, frozen=True):
     log_start_offset: int
 
 
-class DeleteRecordsReply(_Body, frozen=True):
+class DeleteRecordsReply(Body, frozen=True):
     """In the order of the request."""
 
     deleted: list[DeletedRecords]
 
 
-class SplitQuery(_Body, frozen=True):
+class SplitQuery(Body, frozen=True):
     """A range of one partition, and about how many bytes of the log shall lie between two points."""
 
     partition: PartitionId
@@ -266,13 +272,13 @@ class SplitQuery(_Body, frozen=True):
     step_bytes: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
-class SplitPointsRequest(_Body, frozen=True):
+class SplitPointsRequest(Body, frozen=True):
     """For partitions of one lane."""
 
     queries: Annotated[list[SplitQuery], _PER_PARTITION]
 
 
-class FoundSplit(_Body, frozen=True):
+class FoundSplit(Body, frozen=True):
     """Offsets inside of the range at which batches begin; their distance may be larger than what was asked for."""
 
     partition: int
@@ -281,7 +287,7 @@ class FoundSplit(_Body, frozen=True):
     offsets: list[int]
 
 
-class SplitPointsReply(_Body, frozen=True):
+class SplitPointsReply(Body, frozen=True):
     """In the order of the queries."""
 
     found: list[FoundSplit]
@@ -290,14 +296,14 @@ class SplitPointsReply(_Body, frozen=True):
 # -- metadata and its changes --------------------------------------------------------------------------------
 
 
-class MetadataRequest(_Body, frozen=True):
+class MetadataRequest(Body, frozen=True):
     """None: all topics. With `create`, topics that are missing are created with the node's defaults."""
 
     topics: Annotated[list[str], msgspec.Meta(max_length=TOPICS_MAX)] | None = None
     create: bool = False
 
 
-class PartitionMetadata(_Body, frozen=True):
+class PartitionMetadata(Body, frozen=True):
     """`partition` is what frames name; `lane`: partitions with the same lane may share a fetch."""
 
     index: int
@@ -320,7 +326,7 @@ class PartitionMetadata(_Body, frozen=True):
     """And those that go when the new ones are in sync."""
 
 
-class TopicMetadata(_Body, frozen=True):
+class TopicMetadata(Body, frozen=True):
     """A topic, or why there is none: an error code, "" if all is well."""
 
     name: str
@@ -330,7 +336,7 @@ class TopicMetadata(_Body, frozen=True):
     config: dict[str, str]
 
 
-class BrokerMetadata(_Body, frozen=True):
+class BrokerMetadata(Body, frozen=True):
     """A node of a cluster, and how clients reach it."""
 
     node_id: int
@@ -342,7 +348,7 @@ class BrokerMetadata(_Body, frozen=True):
     """It is silent, or has not caught up yet: it leads nothing now."""
 
 
-class MetadataReply(_Body, frozen=True):
+class MetadataReply(Body, frozen=True):
     """What a client must know to send its requests to the right place."""
 
     cluster_id: str
@@ -362,18 +368,18 @@ class MetadataReply(_Body, frozen=True):
     """The node that leads the metadata; -1: none is known."""
 
 
-class InitProducerRequest(_Body, frozen=True):
+class InitProducerRequest(Body, frozen=True):
     """Ask for a producer id."""
 
 
-class InitProducerReply(_Body, frozen=True):
+class InitProducerReply(Body, frozen=True):
     """No other producer has, or had, this id."""
 
     producer_id: int
     producer_epoch: int
 
 
-class CreateTopicRequest(_Body, frozen=True):
+class CreateTopicRequest(Body, frozen=True):
     """-1 partitions: the node's default."""
 
     name: str
@@ -383,28 +389,31 @@ class CreateTopicRequest(_Body, frozen=True):
     validate_only: bool = False
 
 
-class DeleteTopicRequest(_Body, frozen=True):
+class DeleteTopicRequest(Body, frozen=True):
     """Remove a topic with all its records."""
 
     name: str
 
 
-class AlterTopicRequest(_Body, frozen=True):
+class AlterTopicRequest(Body, frozen=True):
     """Set configs; a value of None takes one back to its default."""
 
     name: str
     config: dict[str, str | None]
 
 
-class AddPartitionsRequest(_Body, frozen=True):
+class AddPartitionsRequest(Body, frozen=True):
     """Let a topic have `partitions` in all."""
 
     name: str
     partitions: Int64
 
 
-class TopicReply(_Body, frozen=True):
+class TopicReply(Body, frozen=True):
     """The topic as it is after the change."""
 
     topic: TopicMetadata
     version: int
+
+
+make_decoders(globals())

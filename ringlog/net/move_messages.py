@@ -7,17 +7,13 @@ from typing import Annotated
 import msgspec
 
 from ringlog.limits import FETCH_PARTITIONS_MAX, REPLICATION_FACTOR_MAX
-from ringlog.net.messages import Int64
+from ringlog.net.messages import Body, Int64, make_decoders
 
 MOVE_BYTES_PER_S = "move.bytes.per.s"
 """The setting of a cluster: how many bytes a second the replicas that are moved to one node may take in all."""
 
 
-class _Body(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A control body: a msgpack array of its fields in order."""
-
-
-class PartitionMove(_Body, frozen=True):
+class PartitionMove(Body, frozen=True):
     """Where the replicas of a partition shall be; nowhere: as before a move that is under way."""
 
     topic: str
@@ -27,13 +23,13 @@ class PartitionMove(_Body, frozen=True):
     """Ids of nodes, the preferred leader first."""
 
 
-class ReassignRequest(_Body, frozen=True):
+class ReassignRequest(Body, frozen=True):
     """Move partitions. Each is judged on its own."""
 
     moves: Annotated[list[PartitionMove], msgspec.Meta(min_length=1, max_length=FETCH_PARTITIONS_MAX)]
 
 
-class DrainNodeRequest(_Body, frozen=True):
+class DrainNodeRequest(Body, frozen=True):
     """Move all replicas of a node elsewhere, and give it no new ones."""
 
     node_id: Int64
@@ -41,7 +37,7 @@ class DrainNodeRequest(_Body, frozen=True):
     """It may have replicas again; moves off it that are under way are called off."""
 
 
-class MoveResult(_Body, frozen=True):
+class MoveResult(Body, frozen=True):
     """What becomes of one partition."""
 
     topic: str
@@ -53,22 +49,25 @@ class MoveResult(_Body, frozen=True):
     message: str
 
 
-class ReassignReply(_Body, frozen=True):
+class ReassignReply(Body, frozen=True):
     """The moves have begun: the old replicas go when the new ones are in sync. In the order of the request."""
 
     moves: list[MoveResult]
     version: int
 
 
-class AlterClusterRequest(_Body, frozen=True):
+class AlterClusterRequest(Body, frozen=True):
     """Change settings of the whole cluster; nothing changes with none, and the reply tells what there is."""
 
     settings: dict[str, str | None]
     """None: as if it had never been set."""
 
 
-class AlterClusterReply(_Body, frozen=True):
+class AlterClusterReply(Body, frozen=True):
     """The settings as they are now."""
 
     settings: dict[str, str]
     version: int
+
+
+make_decoders(globals())

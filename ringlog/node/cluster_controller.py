@@ -20,7 +20,7 @@ from ringlog.controller.records import Identity, MetadataRecord
 from ringlog.errors import ClusterMismatch, CorruptFrame, NotController, RequestTimeout, RinglogError
 from ringlog.limits import BROKER_SESSION_MS, CONTROLLER_ANSWER_MS_MAX
 from ringlog.net import cluster_messages, messages, move_messages
-from ringlog.net.messages import ErrorReply, decode_body, encode_body
+from ringlog.net.messages import Body, ErrorReply, decode_body, encode_body
 from ringlog.net.peer_links import PeerLinks, PeerMessage
 from ringlog.net.wire_errors import error_reply, raised
 from ringlog.node.death_watch import DeathWatch
@@ -31,7 +31,7 @@ STRANGERS_MS = 3_000.0
 """A node that hears only another cluster for so long gives up."""
 Answered = Callable[[msgspec.Struct | RinglogError], None]
 _records = msgspec.msgpack.Decoder(list[MetadataRecord])
-_REPLIES: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
+_REPLIES: dict[type[Body], type[Body]] = {
     cluster_messages.RegisterBrokerRequest: cluster_messages.RegisterBrokerReply,
     cluster_messages.BrokerHeartbeatRequest: cluster_messages.BrokerHeartbeatReply,
     cluster_messages.AlterIsrRequest: cluster_messages.AlterIsrReply,
@@ -45,7 +45,7 @@ _REPLIES: dict[type[msgspec.Struct], type[msgspec.Struct]] = {
     move_messages.DrainNodeRequest: move_messages.ReassignReply,
     move_messages.AlterClusterRequest: move_messages.AlterClusterReply,
 }
-_KINDS: dict[str, type[msgspec.Struct]] = {kind.__name__: kind for kind in _REPLIES}
+_KINDS: dict[str, type[Body]] = {kind.__name__: kind for kind in _REPLIES}
 
 
 class _Asked(msgspec.Struct, array_like=True, frozen=True):
@@ -96,7 +96,7 @@ class ClusterController:
         self._now_ms = now_ms
         self._active: ActiveController | None = None
         self._active_epoch = 0
-        self._asked: dict[int, tuple[type[msgspec.Struct], float, Answered]] = {}
+        self._asked: dict[int, tuple[type[Body], float, Answered]] = {}
         self._number = secrets.randbits(48)
         self._links = PeerLinks(self.node_id, endpoints)
         self._deaths = DeathWatch(ports or {}, self._has_left)

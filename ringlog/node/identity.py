@@ -49,6 +49,9 @@ class NodeInfo(msgspec.Struct, frozen=True):
     """Processes that speak with other nodes: 1 in a cluster."""
 
 
+_info_decoder = msgspec.json.Decoder(NodeInfo)
+
+
 class DataDirLock:
     """The right to run a data directory."""
 
@@ -117,7 +120,7 @@ def read_info(data_dir: str) -> NodeInfo | None:
     """What the node of a data directory said of itself; None when there is nothing readable."""
     try:
         with open(os.path.join(data_dir, INFO_NAME), "rb") as file:
-            return msgspec.json.decode(file.read(), type=NodeInfo)
+            return _info_decoder.decode(file.read())
     except (FileNotFoundError, msgspec.DecodeError):
         return None
 

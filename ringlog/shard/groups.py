@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-import msgspec
-
 from ringlog.controller.image import MetadataImage
 from ringlog.coordination.catalogue import Catalogue, TopicInfo
 from ringlog.coordination.coordinator import GroupCoordinator, Outcome, Reply
@@ -43,7 +41,7 @@ from ringlog.net.group_messages import (
     OffsetCommitRequest,
     OffsetFetchRequest,
 )
-from ringlog.net.messages import decode_body, encode_body
+from ringlog.net.messages import Body, decode_body, encode_body
 from ringlog.records.decode import decode
 from ringlog.records.encode import encode
 from ringlog.records.partitioner import partition_for
@@ -57,7 +55,7 @@ LOAD_BYTES = 1 * MIB
 RELOAD_MS = 500
 """Between two attempts to read a log that could not be read."""
 
-_REQUESTS: dict[int, type[msgspec.Struct]] = {
+_REQUESTS: dict[int, type[Body]] = {
     Api.GROUP_HEARTBEAT: GroupHeartbeatRequest,
     Api.OFFSET_COMMIT: OffsetCommitRequest,
     Api.OFFSET_FETCH: OffsetFetchRequest,
@@ -286,7 +284,7 @@ class GroupDesk:
         return place
 
     def _judge(
-        self, coordinator: GroupCoordinator, asker: Asker, request: msgspec.Struct, now_ms: int
+        self, coordinator: GroupCoordinator, asker: Asker, request: Body, now_ms: int
     ) -> Outcome:
         match request:
             case GroupHeartbeatRequest():

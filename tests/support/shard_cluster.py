@@ -53,6 +53,7 @@ class ShardCluster:
     def start(self, node: int) -> None:
         """A node begins, or begins anew from its disk, under a new registration."""
         self.epochs[node] += 1
+        self.disks[node].is_watching = True  # as a shard's does
         world = self.worlds[node] = ShardWorld(disk=self.disks[node], memory_bytes=self._memory_bytes)
         self.peers[node], self.controllers[node] = FakeOutlet(), FakeOutlet()
         world.core.replication.peers = self.peers[node]

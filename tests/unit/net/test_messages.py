@@ -25,7 +25,7 @@ from ringlog.net.messages import (
 )
 
 KINDS = sorted(
-    (kind for kind in vars(messages).values() if isinstance(kind, type) and issubclass(kind, messages._Body)),
+    (kind for kind in vars(messages).values() if isinstance(kind, type) and issubclass(kind, messages.Body)),
     key=lambda kind: kind.__name__,
 )
 i64 = st.integers(-(2**63), 2**63 - 1)
