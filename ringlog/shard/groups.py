@@ -283,9 +283,7 @@ class GroupDesk:
             raise _loading()
         return place
 
-    def _judge(
-        self, coordinator: GroupCoordinator, asker: Asker, request: Body, now_ms: int
-    ) -> Outcome:
+    def _judge(self, coordinator: GroupCoordinator, asker: Asker, request: Body, now_ms: int) -> Outcome:
         match request:
             case GroupHeartbeatRequest():
                 return coordinator.heartbeat(asker, request, now_ms)

@@ -139,5 +139,5 @@ def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(
     assert not (tmp_path / "data").exists()
 
 
-def test_the_way_back_is_told_with_its_directory(tuned, tmp_path):
-    assert f"--undo --data-dir {tmp_path / 'data'}`" in tuned("--apply").stdout
+def test_the_way_back_is_told_with_its_directory(tune, tmp_path):
+    assert f"--undo --data-dir {tmp_path / 'data'}`" in tune("--apply").stdout
