@@ -17,6 +17,7 @@ import pytest
 import ringlog
 from ringlog.node import control
 from ringlog.node.identity import NodeInfo, read_info
+from ringlog.node.metrics import NodeView
 from ringlog.node.supervisor import RESTART_PAUSE_S
 from ringlog.ring.shm import NAME_PREFIX, SHM_DIR
 
@@ -260,6 +261,25 @@ def test_metrics_are_served_over_http(start):
 def loops_of(text: str) -> int:
     lines = [line for line in text.splitlines() if line.startswith('ringlog_loops_total{role="shard"')]
     return int(lines[0].split()[-1]) if lines else 0
+
+
+def test_an_idle_node_sleeps(start):
+    """Under 1 % of a core, told by wake-ups, which a busy machine does not change: a few a second for each process."""
+    node = start()
+    node.wait_ready()
+    write_and_read(node.bootstrap, b"before it is quiet")
+
+    def wakes_seldom() -> bool:
+        before = loops(node.data_dir)
+        time.sleep(1.0)
+        return all(after - earlier <= 10 for earlier, after in zip(before, loops(node.data_dir), strict=True))
+
+    eventually(wakes_seldom, "processes with nothing to do sleep")
+
+
+def loops(data_dir: str) -> list[int]:
+    """Passes of each process's loop."""
+    return [int(row["loops"]) for _, _, _, row in NodeView(data_dir).process_rows()]
 
 
 def test_a_metrics_port_that_is_taken_does_not_start_processes_without_end(start):
