@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -245,6 +250,53 @@ def test_a_consumer_without_a_subscription_reads_and_commits_for_its_group(team)
         assert again.position((team.topic, 0)) == 10
         with pytest.raises(InvalidRequest, match="by hand"):
             again.subscribe([team.topic])
+
+
+MEMBER = """
+import sys, ringlog
+bootstrap, group, topic, session_ms = sys.argv[1:]
+consumer = ringlog.Consumer(bootstrap, group_id=group, session_timeout_ms=int(session_ms))
+def hear(what):
+    return lambda tps: print(what, sorted(tp.partition for tp in tps), flush=True)
+consumer.subscribe([topic], on_assigned=hear("assigned"), on_revoked=hear("revoked"), on_lost=hear("lost"))
+while True:
+    consumer.poll(50)
+"""
+
+
+@contextmanager
+def member_process(team: Team, session_ms: int) -> Iterator[subprocess.Popen[str]]:
+    """A member of a team in a process of its own, which prints what it is called back with."""
+    arguments = [team.bootstrap, team.group, team.topic, str(session_ms)]
+    command = [sys.executable, "-c", MEMBER, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as member:
+        try:
+            yield member
+        finally:
+            member.kill()
+
+
+def test_the_death_of_a_member_on_the_same_host_is_seen_long_before_its_session_is_over(team):
+    one = team.consumer()
+    with member_process(team, session_ms=600_000) as member:
+        team.poll_until(lambda _found: len(one.assignment()) == PARTITIONS // 2, one, within_s=20)
+        member.kill()
+        team.settle(one)
+
+
+def test_a_member_that_was_silent_for_its_session_has_lost_all_says_so_and_comes_back(team):
+    one = team.consumer()
+    with member_process(team, session_ms=3_000) as member:
+        assert member.stdout is not None
+        team.poll_until(lambda _found: len(one.assignment()) == PARTITIONS // 2, one, within_s=20)
+        what, _, held = member.stdout.readline().partition(" ")
+        assert what == "assigned"
+        member.send_signal(signal.SIGSTOP)
+        team.settle(one)
+        member.send_signal(signal.SIGCONT)
+        team.poll_until(lambda _found: len(one.assignment()) == PARTITIONS // 2, one, within_s=20)
+        assert member.stdout.readline() == f"lost {held}"
+        assert member.stdout.readline().startswith("assigned [")
 
 
 def test_a_group_survives_the_death_of_every_process_of_the_node_without_a_rebalance(tmp_path):

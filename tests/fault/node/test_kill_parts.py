@@ -154,7 +154,8 @@ def test_a_client_that_is_killed_takes_nothing_with_it(tmp_path: Path):
                 victim = _start_client(trial, f"victim{number}-")
                 try:
                     assert victim.stdout is not None
-                    assert victim.stdout.readline() == b"warm\n"
+                    said = victim.stdout.readline()
+                    assert said == b"warm\n", f"it said {said!r}, and ended with {victim.poll()}"
                     time.sleep(rng.uniform(0.0, 0.3))
                 finally:
                     killed_at = time.monotonic()
