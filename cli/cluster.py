@@ -101,6 +101,26 @@ def drain(node_id: int, undo: bool, bootstrap: str, as_json: bool) -> None:
 
 
 @cluster.command()
+@click.argument("node_id", type=click.IntRange(min=1))
+@client_options
+def remove(node_id: int, bootstrap: str, as_json: bool) -> None:
+    """Take a node out of the cluster for good: after it was drained and stopped.
+
+    From then on it has no vote on the metadata, and nothing is expected of it. No node is let in with its id again.
+
+    \b
+    Examples:
+      ringlog cluster drain 4
+      ringlog cluster moves        # until nothing is being moved
+      ringlog stop                 # on node 4
+      ringlog cluster remove 4
+    """
+    from cli.cluster_calls import remove as call
+
+    call(bootstrap, node_id, as_json=as_json)
+
+
+@cluster.command()
 @client_options
 def moves(bootstrap: str, as_json: bool) -> None:
     """Show the moves that are under way, and how far each has come.

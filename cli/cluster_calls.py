@@ -119,6 +119,18 @@ def drain(bootstrap: str, node_id: int, *, undo: bool, as_json: bool) -> bool:
     return _print_moves(moves, as_json=as_json)
 
 
+def remove(bootstrap: str, node_id: int, *, as_json: bool) -> None:
+    """Take a node out of the cluster."""
+    with open_admin(bootstrap) as admin:
+        admin.remove_node(node_id)
+    if as_json:
+        print_json({"removed": node_id})
+    else:
+        print(
+            f"Node {node_id} is no part of the cluster any more. Leave it out of --cluster at the next restart."
+        )
+
+
 def show_moves(bootstrap: str, *, as_json: bool) -> None:
     """Print what is under way: as JSON, one object for each partition."""
     with open_admin(bootstrap) as admin:

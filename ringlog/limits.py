@@ -231,6 +231,10 @@ BROKER_ABSENT_MS = 5_000
 """New topics do not wait for a node that is silent for so long: it gets replicas, and makes them when it is back."""
 BROKER_BEAT_MS = 200
 """How often a node says that it lives."""
+LOAD_REPORT_MS = 1_000
+"""How often a node tells what goes in and out of the partitions that it leads."""
+LOAD_PARTITIONS_MAX = 500
+"""Partitions of one such report: the busiest."""
 PEER_MESSAGES_MAX = 1024
 """Messages to one other controller, or from all of them, that wait; more are dropped, and said again."""
 

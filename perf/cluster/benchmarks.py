@@ -145,7 +145,8 @@ def failover(bench: ClusterBench) -> list[Result]:
 
 
 BENCHMARKS: dict[str, Callable[[ClusterBench], Result | list[Result]]] = {
-    "produce": produce,
     "ack-latency": ack_latency,
+    "produce": produce,
     "failover": failover,
 }
+"""Latency first: it is that of low load, and nodes delete for a while what a benchmark of throughput leaves behind."""

@@ -277,6 +277,10 @@ class Admin:
         """Move all replicas of a node to others, and give it no new ones; `undo`: it may have some again."""
         return moving.drain(self._connection, node_id, undo=undo, timeout_s=timeout)
 
+    def remove_node(self, node_id: int, *, timeout: float | None = None) -> None:
+        """Take a node out of the cluster for good. It must be drained and stopped; its id is never used again."""
+        moving.remove(self._connection, node_id, timeout)
+
     def list_moves(self, *, timeout: float | None = None) -> list[MoveProgress]:
         """The moves of replicas that are under way, each with how far it has come."""
         return progress(self._connection, self._patience_s(timeout))

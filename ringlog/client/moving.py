@@ -18,7 +18,7 @@ from ringlog.net.move_messages import (
     ReassignRequest,
 )
 
-__all__ = ["MOVE_BYTES_PER_S", "Move", "alter_cluster", "drain", "reassign"]
+__all__ = ["MOVE_BYTES_PER_S", "Move", "alter_cluster", "drain", "reassign", "remove"]
 
 
 class Move(NamedTuple):
@@ -47,6 +47,12 @@ def drain(connection: Connection, node_id: int, *, undo: bool, timeout_s: float 
     """Have everything moved off a node; `undo`: not any more."""
     request = DrainNodeRequest(node_id, undo)
     return _moves(connection.call(Api.DRAIN_NODE, request, ReassignReply, timeout_s=timeout_s))
+
+
+def remove(connection: Connection, node_id: int, timeout_s: float | None) -> None:
+    """Take a node that is drained and stopped out of the cluster, for good."""
+    request = DrainNodeRequest(node_id, remove=True)
+    connection.call(Api.DRAIN_NODE, request, ReassignReply, timeout_s=timeout_s)
 
 
 def alter_cluster(

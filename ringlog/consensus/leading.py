@@ -37,7 +37,7 @@ class Leadership:
         self._beat_at_ms = now_ms + raft.timing.beat_ms
         self.peers = {
             node_id: Peer(node_id, self._log.last_index + 1, now_ms)
-            for node_id in sorted({voter.node_id for voter in raft.voters.latest} - {raft.me.node_id})
+            for node_id in sorted(self._voting() - {raft.me.node_id})
         }
         # Entries of earlier epochs are committed by one of this epoch: there must be one.
         self.append("start", b"")
@@ -73,7 +73,12 @@ class Leadership:
         """The other voter that should lead when this one stops: of those that were heard of lately, the one that has
         most; None when there is none."""
         since_ms = now_ms - self._raft.timing.election_ms
-        heard = [peer for peer in self.peers.values() if peer.member is not None and peer.heard_ms > since_ms]
+        voters = {voter.node_id for voter in self._raft.voters.latest} - self._raft.leaving
+        heard = [
+            peer
+            for peer in self.peers.values()
+            if peer.member is not None and peer.heard_ms > since_ms and peer.node_id in voters
+        ]
         return max(heard, key=lambda peer: peer.match_index).node_id if heard else None
 
     def tick(self, now_ms: float) -> None:
@@ -84,7 +89,10 @@ class Leadership:
             self._beat_at_ms = now_ms + self._raft.timing.beat_ms
             for peer in self.peers.values():
                 self._send_beat(peer)
+            self._meet_members(now_ms)
             self._meet_disks()
+            if self._raft.me.node_id in self._raft.leaving:
+                self._raft.step_aside(now_ms)
 
     def hears_majority(self, now_ms: float) -> bool:
         """Whether a majority was heard of within an election timeout; who never spoke has as long from the start."""
@@ -176,9 +184,24 @@ class Leadership:
         if peer is not None and peer.match_index == self._log.last_index:
             self._send(peer, TransferRequest(self._raft.epoch, self._raft.me))
 
+    def _meet_members(self, now_ms: float) -> None:
+        """Begin to send the log to nodes that shall be voters; end it with those that are none any more."""
+        raft = self._raft
+        voters = self._voting()
+        for node_id in sorted((raft.joining | voters) - self.peers.keys() - {raft.me.node_id}):
+            self.peers[node_id] = Peer(node_id, self._log.last_index + 1, now_ms)
+        for node_id in self.peers.keys() - voters - raft.joining:
+            del self.peers[node_id]
+
+    def _voting(self) -> set[int]:
+        """All whose votes may be needed: while a change of the voters is not committed, the old ones', too."""
+        sets = self._raft.voters.sets(self._raft.commit_index)
+        return {voter.node_id for voters in sets for voter in voters}
+
     def _meet_disks(self) -> None:
-        """Write down which disks the voters have, when one is new: the first of a node, or a replaced one that has
-        caught up. One change at a time, and none before this leader has committed something."""
+        """Write down who the voters are: which disks they have, when one is new (the first of a node, or a replaced one
+        that has caught up), else who joins, having caught up, or leaves. One change at a time, and none before this
+        leader has committed something."""
         raft = self._raft
         settled = raft.voters.changed_at <= raft.commit_index
         if not settled or self._log.epoch_at(raft.commit_index) != raft.epoch or self.transferring:
@@ -196,8 +219,23 @@ class Leadership:
                 met.append(now)
             else:
                 met.append(voter)
+        if tuple(met) == raft.voters.latest:
+            met = self._with_members(met)
         if tuple(met) != raft.voters.latest:
             self.append("voters", encode_voters(met))
+
+    def _with_members(self, voters: list[Voter]) -> list[Voter]:
+        """The voters with one more, or one less, if that is wished for. A leader that shall go hands over first."""
+        raft = self._raft
+        for voter in voters:
+            if voter.node_id in raft.leaving and voter.node_id != raft.me.node_id:
+                return [other for other in voters if other != voter]
+        known = {voter.node_id for voter in voters}
+        for node_id, peer in sorted(self.peers.items()):
+            is_awaited = node_id in raft.joining and node_id not in known
+            if is_awaited and peer.member is not None and peer.match_index >= raft.commit_index:
+                return [*voters, peer.member]
+        return voters
 
     def _send(self, peer: Peer, message: Message) -> None:
         self._raft.outbox.append(Outgoing(peer.node_id, message))

@@ -11,7 +11,7 @@ majority, snapshots, and the transfer of leadership. Invariants, each checked by
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ringlog.consensus.leading import Leadership
 from ringlog.consensus.messages import (
@@ -73,6 +73,10 @@ class Raft:
         self._restored: Snapshot | None = None
         self._saving: Save | None = None
         self._saves = 0
+        self.joining: frozenset[int] = frozenset()
+        """Nodes that shall be voters, if this one leads: each is sent the log, and counts when it has caught up."""
+        self.leaving: frozenset[int] = frozenset()
+        """Voters that shall be none any more."""
         self._released = Released([], None, [])
         """What `saved` will give out."""
 
@@ -123,6 +127,11 @@ class Raft:
                 return False
             leadership.transfer(heir, now_ms)
         return True
+
+    def wish(self, joining: Iterable[int], leaving: Iterable[int]) -> None:
+        """Who shall vote, and who shall not any more: the leader changes the voters accordingly, one after another."""
+        self.leaving = frozenset(leaving)
+        self.joining = frozenset(joining) - self.leaving
 
     def compact(self, index: int, data: bytes) -> None:
         """Let `data` stand for all entries up to an index that was applied."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ringlog.controller import brokers, cluster_settings, commands, isr, leaders, moves
+from ringlog.controller import balance, brokers, cluster_settings, commands, isr, leaders, moves
 from ringlog.controller.commands import Outcome
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import MetadataRecord
@@ -77,6 +77,7 @@ class ActiveController:
         self._liveness.take_office(now_ms)
         self._looked_ms = now_ms
         self._balance_at_ms = now_ms + BALANCE_MS
+        self._loads = balance.LeaderLoads(now_ms)
 
     def judge(self, request: Request, *, committed_version: int, now_ms: float) -> Outcome:
         """Records and a reply. The caller appends the records and gives them to `appended`; the reply goes out when
@@ -89,6 +90,7 @@ class ActiveController:
             case BrokerHeartbeatRequest():
                 outcome = brokers.heartbeat(image, request, committed_version=committed_version)
                 self._liveness.heard(request.node_id, now_ms)
+                self._loads.heard(request.loads, now_ms)
                 return outcome
             case AlterIsrRequest():
                 return isr.alter_isr(image, request)
@@ -130,7 +132,8 @@ class ActiveController:
         self._liveness.dead(node_id)
 
     def due(self, now_ms: float) -> list[MetadataRecord]:
-        """Records that nobody asked for: one node that fell silent is fenced, or leadership goes home."""
+        """Records that nobody asked for: one node that fell silent is fenced, leadership goes home, or
+        to where there is less to do."""
         gap_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
         if gap_ms > STOOD_STILL_MS:
             # It was this process that heard nobody, not the others that were silent.
@@ -140,7 +143,10 @@ class ActiveController:
         if now_ms < self._balance_at_ms:
             return []
         self._balance_at_ms = now_ms + BALANCE_MS
-        return leaders.preferred(self.planned)
+        home = leaders.preferred(self.planned)
+        if home or not cluster_settings.balances_load(self.planned.settings):
+            return home
+        return self._loads.due(self.planned, now_ms)
 
     def appended(self, records: Iterable[MetadataRecord]) -> None:
         """These are in the log now, and will be committed unless leadership ends."""

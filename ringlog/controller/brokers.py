@@ -13,7 +13,7 @@ from ringlog.controller import leaders
 from ringlog.controller.commands import Outcome
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Broker, MetadataRecord, Partition
-from ringlog.errors import InvalidRequest, StaleBroker
+from ringlog.errors import ClusterMismatch, InvalidRequest, StaleBroker
 from ringlog.limits import BROKER_ABSENT_MS, BROKER_LOST_MS, SHARDS_MAX
 from ringlog.net.cluster_messages import (
     BrokerHeartbeatReply,
@@ -27,6 +27,8 @@ def register(image: MetadataImage, request: RegisterBrokerRequest) -> Outcome:
     """A node started. A registration that comes a second time is answered as the first one."""
     if request.node_id < 1 or not 1 <= request.shards <= SHARDS_MAX or not request.disk_id:
         raise InvalidRequest(f"node {request.node_id} with {request.shards} shards cannot be registered")
+    if request.node_id in image.removed:
+        raise ClusterMismatch(removed_message(request.node_id))
     known = image.brokers.get(request.node_id)
     if known is not None and known.incarnation == request.incarnation:
         epoch = known.broker_epoch
@@ -90,6 +92,11 @@ def require_broker(image: MetadataImage, node_id: int, broker_epoch: int) -> Bro
     if broker is None or broker.broker_epoch != broker_epoch:
         raise StaleBroker(f"node {node_id} with epoch {broker_epoch} is not registered: register again")
     return broker
+
+
+def removed_message(node_id: int) -> str:
+    """What is said to a node that was taken out for good."""
+    return f"node {node_id} was removed from this cluster. Give a new one another --node-id and an empty --data-dir"
 
 
 def _could_move(image: MetadataImage, node_id: int) -> bool:

@@ -9,7 +9,14 @@ from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import ClusterSettings
 from ringlog.errors import InvalidRequest
 from ringlog.limits import MOVE_BYTES_PER_S_MIN
-from ringlog.net.move_messages import MOVE_BYTES_PER_S, AlterClusterReply, AlterClusterRequest
+from ringlog.net.move_messages import (
+    LEADER_BALANCE,
+    MOVE_BYTES_PER_S,
+    AlterClusterReply,
+    AlterClusterRequest,
+)
+
+LOAD, PREFERRED = "load", "preferred"
 
 
 def _require_rate(value: str) -> None:
@@ -19,7 +26,15 @@ def _require_rate(value: str) -> None:
         )
 
 
-SETTINGS: dict[str, Callable[[str], None]] = {MOVE_BYTES_PER_S: _require_rate}
+def _require_balance(value: str) -> None:
+    if value not in (LOAD, PREFERRED):
+        raise InvalidRequest(f"{LEADER_BALANCE}={value[:40]!r}: use {LOAD} or {PREFERRED}")
+
+
+SETTINGS: dict[str, Callable[[str], None]] = {
+    MOVE_BYTES_PER_S: _require_rate,
+    LEADER_BALANCE: _require_balance,
+}
 """All names, each with what raises InvalidRequest for a value that cannot be."""
 
 
@@ -50,3 +65,12 @@ def move_bytes_per_s(settings: Mapping[str, str]) -> int | None:
     """
     value = settings.get(MOVE_BYTES_PER_S)
     return int(value) if value is not None else None
+
+
+def balances_load(settings: Mapping[str, str]) -> bool:
+    """Whether leaders may be chosen by what there is to do.
+
+    >>> balances_load({}), balances_load({"leader.balance": "preferred"})
+    (True, False)
+    """
+    return settings.get(LEADER_BALANCE, LOAD) == LOAD

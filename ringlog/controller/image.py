@@ -49,6 +49,8 @@ class MetadataImage:
         self.topics_by_id: dict[int, TopicState] = {}
         self.partitions: dict[int, Partition] = {}
         self.brokers: dict[int, Broker] = {}
+        self.removed: set[int] = set()
+        """Ids of nodes that were taken out for good: none is ever given again."""
         self.settings: dict[str, str] = {}
         """Of the whole cluster."""
         self.next_broker_epoch = 1
@@ -108,6 +110,7 @@ class MetadataImage:
                 self.next_broker_epoch = max(self.next_broker_epoch, record.broker_epoch + 1)
             case BrokerRemoved():
                 self.brokers.pop(record.node_id, None)
+                self.removed.add(record.node_id)
             case ClusterSettings():
                 self.settings = dict(record.settings)
 
@@ -115,6 +118,7 @@ class MetadataImage:
         """Records that make this image from nothing."""
         made: list[MetadataRecord] = [Identity(self.cluster_id, self.node_id)] if self.cluster_id else []
         made += self.brokers.values()
+        made += [BrokerRemoved(node_id) for node_id in sorted(self.removed)]
         if self.settings:
             made.append(ClusterSettings(self.settings))
         for topic in self.topics.values():

@@ -13,8 +13,8 @@ from ringlog.controller import isr
 from ringlog.controller.commands import Outcome, find_topic
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.placement import Placement
-from ringlog.controller.records import MetadataRecord, Partition
-from ringlog.errors import InvalidRequest, NotEnoughBrokers, RinglogError
+from ringlog.controller.records import Broker, BrokerRemoved, MetadataRecord, Partition
+from ringlog.errors import InvalidRequest, NotEnoughBrokers, PartitionBusy, RinglogError
 from ringlog.net.move_messages import (
     DrainNodeRequest,
     MoveResult,
@@ -49,11 +49,13 @@ def reassign(image: MetadataImage, request: ReassignRequest) -> Outcome:
 
 
 def drain(image: MetadataImage, request: DrainNodeRequest) -> Outcome:
-    """Take all replicas off a node, and give it no new ones; or take that back."""
+    """Take all replicas off a node, and give it no new ones; or take that back; or take the node itself out."""
     broker = image.brokers.get(request.node_id)
     if broker is None:
         known = ", ".join(map(str, sorted(image.brokers)))
         raise InvalidRequest(f"node {request.node_id} is not in the cluster. There are: {known}")
+    if request.remove:
+        return _removed(image, broker)
     records: list[MetadataRecord] = []
     if broker.draining == request.undo:
         records.append(msgspec.structs.replace(broker, draining=not request.undo))
@@ -73,6 +75,21 @@ def drain(image: MetadataImage, request: DrainNodeRequest) -> Outcome:
             records += made
             results.append(_result(image, partition.partition, made))
     return Outcome(records, _reply(results))
+
+
+def _removed(image: MetadataImage, broker: Broker) -> Outcome:
+    """The end of a node that is drained and stopped."""
+    number = broker.node_id
+    if not broker.draining:
+        raise InvalidRequest(f"node {number} is not drained: use `ringlog cluster drain {number}` first")
+    kept = [image.name_of(one.partition) for one in image.partitions.values() if number in one.replicas]
+    if kept:
+        raise PartitionBusy(
+            f"node {number} still has replicas, of {kept[0]} and {len(kept) - 1} more: wait until they have moved"
+        )
+    if not broker.fenced:
+        raise InvalidRequest(f"node {number} is running: stop it first")
+    return Outcome([BrokerRemoved(number)], _reply([]))
 
 
 def _away(

@@ -94,7 +94,7 @@ class Broker(_Record, frozen=True, tag="broker"):
 
 
 class BrokerRemoved(_Record, frozen=True, tag="broker_removed"):
-    """A node was taken out of the cluster for good."""
+    """A node was taken out of the cluster for good: neither it nor another one with its id is let in again."""
 
     node_id: int
 

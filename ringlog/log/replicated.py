@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ringlog.errors import check
 from ringlog.log.admission import require_room
-from ringlog.log.batch import batch_infos
+from ringlog.log.batch import BatchInfo
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
+from ringlog.records.format import BATCH_TABLE
+
+
+class _Row(NamedTuple):
+    """A row of a BATCH_TABLE."""
+
+    position: int
+    base_offset: int
+    last_offset: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    length: int
+    leader_epoch: int
+    base_sequence: int
+    record_count: int
+    producer_epoch: int
+    attributes: int
+    crc: int
+
+
+assert _Row._fields == BATCH_TABLE.names
 
 
 def append_as_they_are(
@@ -20,18 +44,27 @@ def append_as_they_are(
     all of them, or none when PartitionBusy, PartitionFenced or DiskFull is raised."""
     log = store.admit(name, data.nbytes)
     log.must_be_open()
-    check(len(table) > 0 and int(table["length"].sum()) == data.nbytes, "the batches fill the data")
-    check(int(table["base_offset"][0]) >= log.next_offset, "batches stand behind the end of the log")
-    check(int(table["leader_epoch"][0]) >= log.epochs.latest, "a leader epoch never goes back")
+    # As tuples, all at once: each look at a column of a table costs more than everything else here.
+    rows = [_Row(*row) for row in table.tolist()]
+    check(bool(rows) and sum(row.length for row in rows) == data.nbytes, "the batches fill the data")
+    check(rows[0].base_offset >= log.next_offset, "batches stand behind the end of the log")
+    check(rows[0].leader_epoch >= log.epochs.latest, "a leader epoch never goes back")
     require_room(log, data.nbytes)
-    last_offset = int(table["last_offset"][-1])
-    if log.must_roll(data.nbytes, last_offset + 1 - log.next_offset, now_ms):
+    if log.must_roll(data.nbytes, rows[-1].last_offset + 1 - log.next_offset, now_ms):
         log.roll(now_ms)
-    spans = table.copy()
-    # A compacted batch has fewer records than offsets: positions and sequences go by its offsets.
-    spans["record_count"] = table["last_offset"] - table["base_offset"] + 1
     extent = log.copy_in(data, now_ms)
-    offsets, epochs = table["base_offset"].tolist(), table["leader_epoch"].tolist()
-    for batch, base_offset, epoch in zip(batch_infos(spans), offsets, epochs, strict=True):
-        log.note([batch], extent, base_offset, now_ms, epoch, stamped=False)
+    for row in rows:
+        log.note([_info(row)], extent, row.base_offset, now_ms, row.leader_epoch, stamped=False)
     store.note_appended(log, data.nbytes, now_ms)
+
+
+def _info(row: _Row) -> BatchInfo:
+    # A compacted batch has fewer records than offsets: positions and sequences go by its offsets.
+    return BatchInfo(
+        row.length,
+        row.last_offset - row.base_offset + 1,
+        row.max_timestamp,
+        row.producer_id,
+        row.producer_epoch,
+        row.base_sequence,
+    )

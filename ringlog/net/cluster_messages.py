@@ -9,8 +9,10 @@ from typing import Annotated
 
 import msgspec
 
-from ringlog.limits import FETCH_PARTITIONS_MAX
+from ringlog.limits import FETCH_PARTITIONS_MAX, LOAD_PARTITIONS_MAX
 from ringlog.net.messages import Body, Int64, PartitionId, make_decoders
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 # -- brokers ------------------------------------------------------------------------------------------------
 
@@ -48,6 +50,10 @@ class BrokerHeartbeatRequest(Body, frozen=True):
     """Up to which the node has applied the metadata."""
     want_stop: bool = False
     """It would like to stop, and asks for its leaderships to be moved first."""
+    loads: Annotated[list[tuple[PartitionId, Count]], msgspec.Meta(max_length=LOAD_PARTITIONS_MAX)] = (
+        msgspec.field(default_factory=list)
+    )
+    """Partitions that it leads, with the bytes that went in and out in a second; with some of the heartbeats."""
 
 
 class BrokerHeartbeatReply(Body, frozen=True):

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LOOK_AGAIN_MS = 15.0
+LOOK_AGAIN_MS = 8.0
 """Between two looks at a node that may be dead."""
 REFUSALS = 2
 """So many looks in a row at which all ports refuse are a death. One alone might meet processes being replaced."""
-LOOKS_MAX = 12
+LOOKS_MAX = 20
 """A node whose ports do not all refuse after so many is left to its session."""
 
 
@@ -34,9 +34,9 @@ class Deaths:
     >>> deaths = Deaths()
     >>> deaths.lost(2, now_ms=0.0); deaths.due(0.0)
     [2]
-    >>> deaths.looked(2, refused=True, now_ms=1.0); deaths.due(16.0)
+    >>> deaths.looked(2, refused=True, now_ms=1.0); deaths.due(9.0)
     [2]
-    >>> deaths.looked(2, refused=True, now_ms=16.0); deaths.dead
+    >>> deaths.looked(2, refused=True, now_ms=9.0); deaths.dead
     {2}
     """
 

@@ -13,6 +13,11 @@ MOVE_BYTES_PER_S = "move.bytes.per.s"
 """The setting of a cluster: how many bytes a second the replicas that are moved to one node may take in all."""
 
 
+LEADER_BALANCE = "leader.balance"
+"""The setting of a cluster: `load` lets a partition of a busy node be led by another one of its replicas, which is
+preferred from then on; `preferred` leaves the preferred leaders to those who name them."""
+
+
 class PartitionMove(Body, frozen=True):
     """Where the replicas of a partition shall be; nowhere: as before a move that is under way."""
 
@@ -35,6 +40,8 @@ class DrainNodeRequest(Body, frozen=True):
     node_id: Int64
     undo: bool = False
     """It may have replicas again; moves off it that are under way are called off."""
+    remove: bool = False
+    """It is drained and stopped, and goes for good: no node with its id is let in again."""
 
 
 class MoveResult(Body, frozen=True):

@@ -99,8 +99,7 @@ class PeerAgent:
         if not self._links.announce_wait():
             wait_ms = 0
         self._clock.rest(time.monotonic_ns() // 1000)
-        self._sockets.wait(wait_ms)
-        self._links.end_wait()
+        self._links.end_wait(rung=self._sockets.wait(wait_ms))
 
     def _take_frames(self) -> bool:
         busy = False

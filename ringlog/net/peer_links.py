@@ -130,8 +130,11 @@ class PeerLinks:
     ) -> bool:
         """Send if that is possible at once; False when it was not."""
         message = PeerMessage(self.cluster_id, self.node_id, kind, number, body, error)
+        outlet = self._outlets.get(to)
+        if outlet is None:
+            return False  # a voter that this node was not told of: others reach it
         try:
-            self._outlets[to].send(_encoder.encode(message), _NOBLOCK)
+            outlet.send(_encoder.encode(message), _NOBLOCK)
         except zmq.Again:
             return False
         return True

@@ -37,6 +37,7 @@ class PeerSockets:
             setting="--cluster",
         )
         self._context: zmq.Context[Any] = zmq.Context(io_threads=1)
+        self._wake_fd = wake_fd
         self._poller = zmq.Poller()
         for source in (self._router.socket, self._router.monitor, wake_fd):
             self._poller.register(source, zmq.POLLIN)
@@ -84,11 +85,12 @@ class PeerSockets:
 
     # -- receiving ---------------------------------------------------------------------------------------------
 
-    def wait(self, wait_ms: int) -> None:
-        """Return when a socket or the wake-up has something, or when the time is over."""
+    def wait(self, wait_ms: int) -> bool:
+        """Return when a socket or the wake-up has something, or when the time is over; whether it was the wake-up."""
         found = self._poller.poll(wait_ms)
         self._ready.clear()
-        self._ready.update(source for source, _ in found)
+        self._ready.update([source for source, _ in found])
+        return self._wake_fd in self._ready
 
     def pump(self, service: PeerService) -> bool:
         """Hand over what came, some of each node; whether there was something."""

@@ -17,8 +17,9 @@ from zmq.utils.monitor import recv_monitor_message
 
 from ringlog.errors import NodeFailed, RingClosed, RingCorrupt, RingStale
 from ringlog.limits import FRAME_BYTES_MAX, KIB, MIB
-from ringlog.net.connections import Connections, cut
+from ringlog.net.connections import Connections
 from ringlog.net.departed import Departed
+from ringlog.net.descriptors import cut, widen
 from ringlog.net.listening import why_not_listening
 from ringlog.net.service import NetService
 from ringlog.ring.board import Board, Links, ProcessState
@@ -130,6 +131,7 @@ class RouterSocket:
             event = recv_monitor_message(self.monitor)
             if event["event"] == zmq.EVENT_ACCEPTED:
                 self.connections.accepted(event["value"])
+                widen(event["value"])
             elif event["event"] == zmq.EVENT_DISCONNECTED:
                 process = self.connections.process_of(event["value"])
                 client = self.connections.ended(event["value"])

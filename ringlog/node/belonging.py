@@ -33,9 +33,9 @@ def require_belongs(config: NodeConfig) -> None:
         )
     if owner.node_id != config.node_id:
         raise ClusterMismatch(f"{whose}, not {config.node_id}: use another --data-dir or --node-id")
-    if set(owner.voters) != set(config.cluster_members):
+    if not set(owner.voters) <= set(config.cluster_members):
         raise ClusterMismatch(
             f"{whose} with the nodes {', '.join(map(str, owner.voters))}, and --cluster names "
-            f"{', '.join(map(str, sorted(config.cluster_members)))}. Name those: the set of nodes is fixed, only their "
-            "addresses may change"
+            f"{', '.join(map(str, sorted(config.cluster_members)))}. Name all of those: a node leaves by "
+            "`ringlog cluster remove`. More may be named, and join"
         )

@@ -10,6 +10,7 @@ Nothing waits for an answer: a sign of life whose answer is lost is followed by 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import msgspec
 
@@ -52,9 +53,14 @@ class BrokerSession:
         return self._at_ms
 
     def next_request(
-        self, *, served_version: int, want_stop: bool, now_ms: float
+        self,
+        *,
+        served_version: int,
+        want_stop: bool,
+        now_ms: float,
+        loads: Callable[[], list[tuple[int, int]]] = list,
     ) -> RegisterBrokerRequest | BrokerHeartbeatRequest | None:
-        """What is to be said to the controller now."""
+        """What is to be said to the controller now. `loads`: of the partitions that the node leads, while it serves."""
         if now_ms < self._at_ms:
             return None
         hurry = self.broker_epoch is None or not self.serving or (want_stop and not self.may_stop)
@@ -62,7 +68,11 @@ class BrokerSession:
         if self.broker_epoch is None:
             return self._registration
         return BrokerHeartbeatRequest(
-            self._registration.node_id, self.broker_epoch, max(served_version, 0), want_stop
+            self._registration.node_id,
+            self.broker_epoch,
+            max(served_version, 0),
+            want_stop,
+            loads() if self.serving else [],
         )
 
     def answered(

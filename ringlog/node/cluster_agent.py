@@ -53,6 +53,7 @@ from ringlog.net.move_messages import (
 from ringlog.node.audience import Audience
 from ringlog.node.broker_session import BrokerSession
 from ringlog.node.cluster_controller import ClusterController
+from ringlog.node.load_meter import LoadMeter
 from ringlog.ring.board import Board, Links, ProcessState
 from ringlog.ring.frame import is_overdue
 from ringlog.ring.link import LinkEnd
@@ -110,6 +111,7 @@ class ClusterAgent:
         self._stopping = stopping
         self._audience = Audience(board, links)
         self._clock = LoopClock(stats)
+        self._meter = LoadMeter(stats.page.served)
         self._told = False
         """The processes of this node have been told what there is."""
         self._told_controller = NO_CONTROLLER
@@ -231,6 +233,7 @@ class ClusterAgent:
             served_version=min(self._audience.served(version), version),
             want_stop=self._board.stopping,
             now_ms=_now_ms(),
+            loads=self._loads,
         )
         if request is not None:
             self._controller.ask(request, lambda reply: session.answered(request, reply, _now_ms()))
@@ -238,6 +241,9 @@ class ClusterAgent:
             self._controller.require_company()
         if session.serving and self._board.state(self._process) is ProcessState.STARTING:
             self._board.set_state(self._process, ProcessState.READY)
+
+    def _loads(self) -> list[tuple[int, int]]:
+        return self._meter.report(self._controller.image, self._controller.node_id, _now_ms())
 
     def _leave(self) -> None:
         """The node is to stop: what it leads moves first, then the quorum's leadership. Then the supervisor is told.

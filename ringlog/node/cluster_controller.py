@@ -15,6 +15,7 @@ import msgspec
 from ringlog.consensus.messages import Entry, Snapshot
 from ringlog.consensus.timing import Timing
 from ringlog.controller.active import ActiveController, Request
+from ringlog.controller.brokers import removed_message
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Identity, MetadataRecord
 from ringlog.errors import ClusterMismatch, CorruptFrame, NotController, RequestTimeout, RinglogError
@@ -24,7 +25,7 @@ from ringlog.net.messages import Body, ErrorReply, decode_body, encode_body
 from ringlog.net.peer_links import PeerLinks, PeerMessage
 from ringlog.net.wire_errors import error_reply, raised
 from ringlog.node.death_watch import DeathWatch
-from ringlog.node.quorum import Quorum
+from ringlog.node.quorum import REMOVED, Quorum
 from ringlog.node.quorum_store import QuorumStore
 
 STRANGERS_MS = 3_000.0
@@ -92,12 +93,13 @@ class ClusterController:
         self._former_leader: int | None = None
         """Who led the quorum before this node, if it does now."""
         self._default_partitions = default_partitions
-        self._nodes = len(endpoints)
+        self._members = frozenset(endpoints)
+        """The nodes that this one was told of at its start."""
         self._now_ms = now_ms
         self._active: ActiveController | None = None
         self._active_epoch = 0
         self._asked: dict[int, tuple[type[Body], float, Answered]] = {}
-        self._number = secrets.randbits(48)
+        self._number = secrets.randbits(48) + REMOVED + 1
         self._links = PeerLinks(self.node_id, endpoints)
         self._deaths = DeathWatch(ports or {}, self._has_left)
         self.quorum = Quorum(store, self._links, self, now_ms=now_ms, timing=timing)
@@ -147,6 +149,8 @@ class ClusterController:
     def run(self, wait_s: float) -> None:
         """One pass."""
         now_ms = self._now_ms()
+        self.quorum.removed = self.image.removed
+        self.quorum.raft.wish(self._members, self.image.removed)
         self.quorum.run(max(0.0, min(wait_s, (self._deaths.next_ms(now_ms) - now_ms) / 1000)))
         if self.image.cluster_id and self._links.cluster_id != self.image.cluster_id:
             self.quorum.join(
@@ -234,7 +238,7 @@ class ClusterController:
                 session_ms=BROKER_SESSION_MS,
                 now_ms=self._now_ms(),
                 default_partitions=self._default_partitions,
-                nodes=self._nodes,
+                nodes=len(self._members - self.image.removed),
             )
             self._active_epoch = raft.epoch
             if self._former_leader is not None:
@@ -304,6 +308,8 @@ class ClusterController:
         self._judge(request, answered)
 
     def _answered(self, message: PeerMessage) -> None:
+        if message.number == REMOVED:
+            raise ClusterMismatch(removed_message(self.node_id))
         kind, _, answered = self._asked.pop(message.number, (None, 0.0, None))
         if kind is None or answered is None:
             return

@@ -9,7 +9,7 @@ from ringlog.net.deaths import Deaths
 from ringlog.net.peer_links import PeerLinks
 from ringlog.net.refusal import Address, Look, addresses_of
 
-LOOK_MS = 5.0
+LOOK_MS = 3.0
 """Between two passes while hosts are asked."""
 
 _log = logging.getLogger(__name__)

@@ -15,6 +15,9 @@ from ringlog.limits import QUORUM_FILE_BYTES_MAX
 from ringlog.net.peer_links import PeerLinks, PeerMessage
 from ringlog.node.quorum_store import QuorumStore
 
+REMOVED = 0
+"""The number of an answer that nobody asked for: the receiver was taken out of the cluster."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -56,6 +59,8 @@ class Quorum:
         self._waiting: dict[int, list[tuple[int, Callable[[bool], None]]]] = {}
         """By index: the epoch of the entry that is waited for, and whom to tell."""
         self._lost: set[int] = set()
+        self.removed: set[int] = set()
+        """Nodes that were taken out of the cluster: they are told so, and not heard."""
         self.others: list[PeerMessage] = []
         """Requests and answers that came along: for whoever runs the quorum."""
 
@@ -90,6 +95,9 @@ class Quorum:
             self.raft.lost(peer, self._now_ms())
         self._lost = set(self._links.lost)
         for message in self._links.receive():
+            if message.source in self.removed:
+                self._links.send(message.source, "answer", b"", number=REMOVED, error=True)
+                continue
             if message.kind != "raft":
                 self.others.append(message)
                 continue

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ringlog.consensus.messages import Entry, HardState, Snapshot, Voter
+from ringlog.consensus.messages import Entry, HardState, Snapshot, Voter, decode_voters
 from ringlog.consensus.saving import Restored, Save
 from ringlog.errors import CorruptFile, InvalidRequest, check
 from ringlog.records.checksum import crc32c
@@ -81,10 +81,14 @@ def look(data_dir: str) -> DirectoryOwner | None:
             found = _read(file.read())
     except (FileNotFoundError, CorruptFile):
         return None
-    owner, base = found.bodies[0], found.bodies[1]
+    owner, base, *saved = found.bodies
     if not isinstance(owner, Owner) or not isinstance(base, Base):
         return None
-    ids = tuple(sorted(voter.node_id for voter in base.snapshot.voters))
+    voters = base.snapshot.voters
+    for entry in [entry for one in saved if isinstance(one, Saved) for entry in one.entries]:
+        if entry.kind == "voters":
+            voters = decode_voters(entry.data)
+    ids = tuple(sorted(voter.node_id for voter in voters))
     return DirectoryOwner(owner.node_id, owner.cluster_id, ids)
 
 

@@ -98,3 +98,24 @@ def test_a_drained_node_keeps_nothing_that_another_one_could(cluster: ClusterTri
     with Admin(cluster.bootstrap) as admin:
         [move] = admin.reassign({TopicPartition("loose", 0): [2]})
         assert not move.error, "it may have replicas again"
+
+
+@pytest.mark.timeout(180)
+def test_leaders_follow_the_load_and_stay_where_it_took_them(cluster: ClusterTrial):
+    cluster.create_topic("busy", 3)
+    with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
+        moves = admin.reassign({TopicPartition("busy", index): [1, 2, 3] for index in range(3)})
+        assert not any(move.error for move in moves)
+        soon("one leader of all", lambda: {one.leader_node for one in cluster.topic("busy")} == {1})
+
+        def spread() -> bool:
+            for index in range(3):
+                producer.produce_many("busy", [bytes(1_000)] * 1_000, partition=index)
+            producer.flush(stretched(WITHIN_S))
+            return {one.leader_node for one in cluster.topic("busy")} == {1, 2, 3}
+
+        wait_for("leaders by load", spread, stretched(60), every_s=0.1)
+        preferred = [one.replicas[0] for one in cluster.topic("busy")]
+        assert sorted(preferred) == [1, 2, 3] and all(len(one.isr) == 3 for one in cluster.topic("busy"))
+        sent = sum(info.next_offset for info in admin.describe_topic("busy").partitions)
+        assert sent % 1_000 == 0, "nothing was lost or doubled on the way"

@@ -84,7 +84,7 @@ def quorum(
         )
         client.running = False
         require(
-            scheduler.run_until(lambda: _agreed(machines), within_ms=SETTLE_MS),
+            scheduler.run_until(lambda: agreed(machines), within_ms=SETTLE_MS),
             "no agreement after the storm",
         )
         checker.finish(machines, client.acked)
@@ -99,7 +99,7 @@ def quorum_brisk(seed: int) -> list[str]:
     return quorum(seed, brisk=True)
 
 
-def _agreed(machines: list[Machine]) -> bool:
+def agreed(machines: list[Machine]) -> bool:
     nodes = [machine.process for machine in machines]
     ends = {(node.raft.log.last_index, node.raft.commit_index, node.raft.flushed_index) for node in nodes}
     return len(ends) == 1 and all(len(set(end)) == 1 for end in ends)

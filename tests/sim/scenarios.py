@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.sim.counter import counter
+from tests.sim.members import members
 from tests.sim.metadata import metadata
 from tests.sim.quorum import quorum, quorum_brisk
 from tests.sim.replay import Scenario
@@ -10,6 +11,7 @@ from tests.sim.replicas import replicas
 
 SCENARIOS: dict[str, Scenario] = {
     "counter": counter,
+    "members": members,
     "metadata": metadata,
     "quorum": quorum,
     "quorum_brisk": quorum_brisk,

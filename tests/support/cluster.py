@@ -51,6 +51,16 @@ class ClusterNode(NodeProcess):
         )
         self.port = free_ports()
 
+    def name_members(self, members: str) -> None:
+        """From its next start on it is told of these nodes."""
+        at = self._options.index("--cluster") + 1
+        self._options = (*self._options[:at], members, *self._options[at + 1 :])
+
+    def wait_end(self, within_s: float) -> int:
+        """Return when it has ended by itself, with its exit code."""
+        assert self._supervisor is not None
+        return self._supervisor.wait(within_s)
+
     @property
     def is_running(self) -> bool:
         return self._supervisor is not None and self._supervisor.poll() is None
@@ -86,16 +96,19 @@ class ClusterTrial:
         shards: int = 1,
         options: tuple[str, ...] = ("--tail-bytes-per-shard", str(32 << 20)),
         nodes: Iterable[int] = NODES,
+        first: Iterable[int] = (),
         wires: Wires | None = None,
         racks: Mapping[int, str] | None = None,
         **config: str,
     ) -> None:
+        """`first`: the nodes that are there at the beginning, and know of no others; all, when none are named."""
         self.partitions = partitions
         self.recordings = str(directory / "recordings")
         os.makedirs(self.recordings)
         ports = {node_id: free_ports() for node_id in nodes}
         hosts = {node_id: wires.host_of(node_id) if wires else "127.0.0.1" for node_id in ports}
-        members = ",".join(f"{node_id}@{hosts[node_id]}:{port}" for node_id, port in ports.items())
+        self._places = {node_id: f"{hosts[node_id]}:{port}" for node_id, port in ports.items()}
+        self._first = tuple(first) or tuple(ports)
         if wires is not None:
             wires.lead(ports)
         self.nodes = {}
@@ -105,8 +118,13 @@ class ClusterTrial:
             if wires is not None:
                 given |= {"host": hosts[node_id], "program": wires.program_of(node_id)}
                 given |= {"environment": wires.environment_of(node_id), "options": (*words, "--insecure")}
-            self.nodes[node_id] = ClusterNode(node_id, directory, members, **given)
+            members = self._first if node_id in self._first else ports
+            self.nodes[node_id] = ClusterNode(node_id, directory, self.members(members), **given)
         self._config = {"min.insync.replicas": "2", **config}
+
+    def members(self, node_ids: Iterable[int]) -> str:
+        """These nodes and where they listen for each other, as `--cluster` names them."""
+        return ",".join(f"{node_id}@{self._places[node_id]}" for node_id in node_ids)
 
     @property
     def bootstrap(self) -> str:
@@ -114,7 +132,7 @@ class ClusterTrial:
 
     def __enter__(self) -> ClusterTrial:
         try:
-            self.start(*self.nodes)
+            self.start(*self._first)
             self.create_topic(TOPIC, self.partitions, **self._config)
         except BaseException:
             self._tell_and_destroy(failed=True)
@@ -220,7 +238,7 @@ class ClusterTrial:
         request = CreateTopicRequest(name, partitions, factor, config)
 
         def created() -> bool:
-            for node in self.nodes.values():
+            for node in [node for node in self.nodes.values() if node.is_running]:
                 with RawClient(node.endpoint, timeout_s=5.0) as client:
                     try:
                         client._ask(Api.CREATE_TOPIC, request, TopicReply)
@@ -232,7 +250,8 @@ class ClusterTrial:
             return False
 
         wait_for(f"topic {name}", created, stretched(READY_WITHIN_S), every_s=0.1)
-        for node_id in self.nodes:  # others may hear of it a moment later
+        for node_id in [one for one in self.nodes if self.nodes[one].is_running]:
+            # Others may hear of it a moment later.
             others = [other for other in self.nodes if other != node_id]
             wait_for(f"{name} at node {node_id}", lambda: self.topic(name, avoid=others), stretched(5))  # noqa: B023
         self.wait_in_sync(name)

@@ -8,25 +8,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.amounts import amount
+from tests.support.amounts import cases, chance
 from tests.support.cluster import NODES, ClusterTrial
 from tests.support.node import wait_for
 from tests.support.patience import stretched
 
 WRITABLE_WITHIN_S = 20.0
 """How long it takes is measured by `python -m perf cluster`; here it must come about, also on a slow machine."""
+VICTIMS = ("leader", "follower", "controller")
 LOAD = {"rate": 400, "producers": 1, "consumers": 1}
 
 
 @pytest.mark.timeout(3600)
 def test_nodes_that_are_killed_are_replaced_and_come_back(tmp_path: Path):
-    rng = random.Random("killed")
+    rng = chance("killed")
     with ClusterTrial(tmp_path) as trial:
         with trial.load(**LOAD) as load:
             load.wait_warm(15)
-            for victim in ["leader", "follower", "controller"] * amount(short=1, full=50):
+            for number in cases(short=3, full=150):
                 time.sleep(rng.uniform(0.0, 0.3))
-                node_id = _choose(trial, victim, rng)
+                node_id = _choose(trial, VICTIMS[number % 3], rng)
                 killed_at = time.monotonic()
                 trial.nodes[node_id].kill_all()
                 load.wait_writable(killed_at, stretched(WRITABLE_WITHIN_S))
@@ -46,11 +47,11 @@ def _choose(trial: ClusterTrial, victim: str, rng: random.Random) -> int:
 
 @pytest.mark.timeout(3600)
 def test_a_leader_that_stands_still_for_longer_than_its_session_is_deposed_and_does_no_harm(tmp_path: Path):
-    rng = random.Random("frozen")
+    rng = chance("frozen")
     with ClusterTrial(tmp_path) as trial:
         with trial.load(**LOAD) as load:
             load.wait_warm(15)
-            for _ in range(amount(short=1, full=30)):
+            for _ in cases(short=1, full=30):
                 node_id = rng.choice(NODES)
                 epochs = {one.index: one.leader_epoch for one in trial.topic()}
                 led = [one.index for one in trial.topic() if one.leader_node == node_id]
@@ -77,7 +78,7 @@ def test_a_rolling_restart_loses_nothing_and_every_partition_stays_writable(tmp_
     with ClusterTrial(tmp_path) as trial:
         with trial.load(**LOAD) as load:
             load.wait_warm(15)
-            for _ in range(amount(short=1, full=10)):
+            for _ in cases(short=1, full=10):
                 for node_id in NODES:
                     stopped_at = time.monotonic()
                     trial.stop(node_id)
@@ -90,11 +91,11 @@ def test_a_rolling_restart_loses_nothing_and_every_partition_stays_writable(tmp_
 
 @pytest.mark.timeout(3600)
 def test_a_node_whose_disk_was_wiped_comes_back_with_everything(tmp_path: Path):
-    rng = random.Random("wiped")
+    rng = chance("wiped")
     with ClusterTrial(tmp_path) as trial:
         with trial.load(**LOAD) as load:
             load.wait_warm(15)
-            for _ in range(amount(short=1, full=20)):
+            for _ in cases(short=1, full=20):
                 node_id = rng.choice(NODES)
                 killed_at = time.monotonic()
                 trial.nodes[node_id].kill_all()
@@ -110,7 +111,7 @@ def test_all_nodes_are_killed_at_once_and_what_was_acknowledged_is_there(tmp_pat
     with ClusterTrial(tmp_path) as trial:
         with trial.load(**LOAD) as load:
             load.wait_warm(15)
-            for _ in range(amount(short=1, full=20)):
+            for _ in cases(short=1, full=20):
                 for node in trial.nodes.values():
                     node.kill_all()
                 started_at = time.monotonic()

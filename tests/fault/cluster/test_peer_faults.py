@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import time
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 from ringlog.controller.topic_config import MESSAGE_BYTES_MAX
 from ringlog.limits import MIB
 from ringlog.records.encode import encode
-from tests.support.amounts import amount
+from tests.support.amounts import cases, chance
 from tests.support.cluster import NODES, ClusterTrial
 from tests.support.patience import stretched
 from tests.support.raw_client import RawClient
@@ -22,12 +21,12 @@ WRITABLE_WITHIN_S = 20.0
 
 @pytest.mark.timeout(3600)
 def test_peer_processes_and_shards_that_are_killed_hold_up_nothing_for_long(tmp_path: Path):
-    rng = random.Random("peers")
+    rng = chance("peers")
     with ClusterTrial(tmp_path, options=("--tail-bytes-per-shard", str(48 * MIB))) as trial:
         _replicate_the_largest_batch(trial)
         with trial.load(rate=400, producers=1) as load:
             load.wait_warm(15)
-            for number in range(amount(short=4, full=200)):
+            for number in cases(short=4, full=200):
                 time.sleep(rng.uniform(0.0, 0.2))
                 node = trial.nodes[rng.choice(NODES)]
                 role = ("peer", "shard")[number % 2]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.sim.replicas import replicas
-from tests.support.amounts import amount
+from tests.support.amounts import amount, cases, chance
 from tests.support.cluster import NODES, ClusterTrial
 from tests.support.patience import stretched
 from tests.support.volatile_device import SECTOR_BYTES, VolatileImage
@@ -31,8 +31,9 @@ def test_nodes_that_lose_power_one_or_all_at_once_lose_nothing_acknowledged(tmp_
         for seed in range(SIMULATED_SEEDS):
             replicas(seed, kinds=("power",))
         return
-    rng = random.Random("power")
-    rounds = [["one", "all"], ["one", "two", "all", "one", "all"] * 20][amount(0, 1)]
+    rng = chance("power")
+    kinds = ["one", "two", "all", "one", "all"] if amount(0, 1) else ["one", "all"]
+    rounds = [kinds[number % len(kinds)] for number in cases(short=2, full=100)]
     with _disks(tmp_path) as disks, ClusterTrial(tmp_path) as trial:
         with trial.load(**LOAD) as load:
             load.wait_warm(15)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ringlog.controller import brokers, isr, moves
 from ringlog.controller.commands import create_topic
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Partition, decode_record, encode_record
+from ringlog.errors import ClusterMismatch, RinglogError
 from ringlog.net.cluster_messages import (
     AlterIsrRequest,
     BrokerHeartbeatRequest,
@@ -131,3 +134,28 @@ def test_a_drain_is_taken_back():
     after = {number: (set(found.replicas), found.isr) for number, found in image.partitions.items()}
     assert after == before
     assert not image.brokers[1].draining
+
+
+def refused(image: MetadataImage, node_id: int) -> str:
+    with pytest.raises(RinglogError) as caught:
+        moves.drain(image, DrainNodeRequest(node_id, remove=True))
+    return str(caught.value)
+
+
+def test_a_node_is_removed_when_it_is_drained_and_stopped_and_its_id_is_never_used_again():
+    image = cluster(nodes=4, factor=2)
+    assert "not drained" in refused(image, 4)
+    done(image, moves.drain(image, DrainNodeRequest(4)))
+    assert "still has replicas" in refused(image, 4)
+    all_in_sync(image)
+    assert "is running" in refused(image, 4)
+    for record in brokers.fence(image, 4):
+        image.replay(record)
+    done(image, moves.drain(image, DrainNodeRequest(4, remove=True)))
+    assert sorted(image.brokers) == [1, 2, 3] and image.removed == {4}
+    again = MetadataImage()
+    for record in image.records():
+        again.replay(decode_record(encode_record(record)))
+    for one in (image, again):
+        with pytest.raises(ClusterMismatch, match="was removed from this cluster"):
+            brokers.register(one, RegisterBrokerRequest(4, "new life", "new disk", [], "", shards=2))
