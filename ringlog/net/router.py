@@ -20,6 +20,7 @@ from ringlog.limits import FRAME_BYTES_MAX, KIB, MIB
 from ringlog.net.connections import Connections
 from ringlog.net.departed import Departed
 from ringlog.net.descriptors import cut, widen
+from ringlog.net.listening import why_not_listening
 from ringlog.net.service import NetService
 from ringlog.ring.board import Board, Links, ProcessState
 from ringlog.ring.link import LinkEnd
@@ -100,10 +101,7 @@ class RouterSocket:
         try:
             self.socket.bind(endpoint)
         except zmq.ZMQError as error:
-            raise NodeFailed(
-                f"cannot listen on {endpoint}: {error.strerror}. Another process may use the address: "
-                f"give another one with {self._setting}"
-            ) from None
+            raise NodeFailed(why_not_listening(endpoint, error, self._setting)) from None
         bound = self.socket.get_string(zmq.LAST_ENDPOINT)
         self._endpoints.append(bound.rstrip("\0"))
 
