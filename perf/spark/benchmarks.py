@@ -53,14 +53,28 @@ def _template(bench: SparkBench, topic: str) -> tuple[Any, int]:
     return template, max(1, round(bench.scale.records / PARTITIONS / template.num_rows))
 
 
-def sink(bench: SparkBench) -> Result:
-    """Batch write beside produce_many of as many records of the same size.
+def sink(bench: SparkBench) -> list[Result]:
+    """Batch writes beside produce_many of as many records of the same size: of the cheapest rows that Spark can make, a
+    literal in each, since produce_many has its records at hand; and of rows that Spark has in its cache."""
+    made = bench.spark.range(0, 4 * bench.scale.records, 1, CORES).selectExpr(
+        "CAST(rpad('x', 100, 'x') AS binary) AS value"
+    )
+    results = [_sink_row(bench, "spark-sink", "df.write of 100 B values", made, 4)]
+    kept = (
+        bench.spark.range(0, bench.scale.records, 1, CORES)
+        .selectExpr("CAST(rpad(id, 100, 'x') AS binary) AS value")
+        .cache()
+    )
+    kept.count()
+    results.append(_sink_row(bench, "spark-sink-kept", "the same, out of Spark's cache", kept.union(kept), 2))
+    kept.unpersist()
+    return results
 
-    produce_many has its records at hand, so Spark is given the cheapest rows that it can make: a literal in each. They
-    are four times as many as others read: a write costs Spark some tenths of a second however long it is.
-    """
-    topic, chunk, records = bench.node.topic(PARTITIONS), chunk_of(100), 4 * bench.scale.records
-    frame = bench.spark.range(0, records, 1, CORES).selectExpr("CAST(rpad('x', 100, 'x') AS binary) AS value")
+
+def _sink_row(bench: SparkBench, name: str, what: str, frame: Any, times: int) -> Result:
+    """`times`: how often as many rows as others read, since a write costs Spark some tenths of a second however long
+    it is."""
+    topic, chunk, records = bench.node.topic(PARTITIONS), chunk_of(100), times * bench.scale.records
     bench.spark.dataSource.register(dropping())
     dropped: list[Cost] = []
     produced: list[Cost] = []
@@ -82,8 +96,8 @@ def sink(bench: SparkBench) -> Result:
     bench.node.drop(topic)
     spark_s, produce_s = (median([cost.cpu_s for cost in costs[1:]]) for costs in (dropped, produced))
     return result_of(
-        "spark-sink",
-        f"df.write of 100 B values, local[{CORES}], flushed",
+        name,
+        f"{what}, local[{CORES}], flushed",
         "M rows/s",
         samples,
         "produce_many of as many values, 1 producer",
@@ -100,4 +114,4 @@ def sink(bench: SparkBench) -> Result:
     )
 
 
-BENCHMARKS: dict[str, Callable[[SparkBench], Result]] = {"source": source, "sink": sink}
+BENCHMARKS: dict[str, Callable[[SparkBench], Result | list[Result]]] = {"source": source, "sink": sink}

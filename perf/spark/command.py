@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -13,8 +12,7 @@ import click
 from rich.console import Console
 
 from perf.machine import describe
-from perf.micro.report import Report, commit_of, disk_engine, publish
-from perf.micro.result import Result
+from perf.micro.report import Report, commit_of, disk_engine, in_turn, publish
 from perf.peers.fetch import PeerUnavailable
 from perf.spark.benchmarks import BENCHMARKS
 from perf.spark.kafka_source import beside_kafka, broker, connector_jars
@@ -62,7 +60,6 @@ def spark(
     os.makedirs(parent, exist_ok=True)
     directory = os.path.abspath(tempfile.mkdtemp(prefix="spark-", dir=parent))
     chosen = SCALES[scale or "full"]
-    results: list[Result] = []
     try:
         jars = connector_jars(kafka_jars) if kafka or kafka_jars else ""
     except PeerUnavailable as missing:
@@ -80,11 +77,7 @@ def spark(
             chosen_ones = {name: BENCHMARKS[name] for name in list(only) or list(BENCHMARKS)}
             if beside is not None:
                 chosen_ones["kafka"] = partial(beside_kafka, beside=beside)
-            for number, (name, measure) in enumerate(chosen_ones.items(), start=1):
-                progress.print(f"[{number}] {name} …", end=" ", highlight=False, markup=False)
-                began = time.perf_counter()
-                results.append(measure(bench))
-                progress.print(f"{time.perf_counter() - began:.1f} s", highlight=False)
+            results = in_turn(chosen_ones, (), bench, progress)
     finally:
         shutil.rmtree(directory)
     source = os.path.dirname(os.path.abspath(__file__))

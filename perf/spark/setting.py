@@ -71,6 +71,7 @@ def session(directory: str, jars: str = "") -> Any:
         .config("spark.driver.memory", "2g")
         .config("spark.sql.execution.arrow.maxRecordsPerBatch", str(ARROW_ROWS))
         .config("spark.sql.execution.arrow.maxBytesPerBatch", str(UNBOUNDED_BYTES))
+        .config("spark.sql.inMemoryColumnarStorage.compressed", "false")  # it is the sink that is measured
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", os.path.join(directory, "warehouse"))
     )
