@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from ringlog.node.control import NodeStatus
 
 
-TOPICS_LOOKED_AT = 200
-"""To find the names of the hottest partitions: they are not worth more questions."""
 ANSWER_S = 2.0
+"""The names of the hottest partitions are not worth a longer wait."""
 
 
 def show_status(data_dir: str, *, as_json: bool) -> None:
@@ -88,7 +87,7 @@ def _print_status(found: NodeStatus) -> None:
             ("PARTITION", "SHARD", "IN MB/S", "MB", "RECORDS"),
             [
                 (
-                    f"#{hot.partition}" if hot.topic is None else f"{hot.topic}-{hot.index}",
+                    f"#{hot.partition_id}" if hot.topic is None else f"{hot.topic}-{hot.partition}",
                     hot.shard,
                     f"{hot.bytes_in_per_s / 1e6:,.1f}",
                     f"{hot.bytes_in / 1e6:,.1f}",
@@ -106,21 +105,16 @@ def _print_status(found: NodeStatus) -> None:
 
 
 def _name(found: NodeStatus) -> None:
-    """Ask the node for topic and index of the hottest partitions, of which its page has only its own numbers."""
-    unnamed = {hot.partition: hot for hot in found.hottest}
-    if not unnamed:
+    """Ask the node for the names of the hottest partitions, of which its page has only its own numbers."""
+    if not found.hottest:
         return
     try:
         with open_admin(found.endpoints[0]) as admin:
-            for topic in admin.list_topics(include_internal=True, timeout=ANSWER_S)[:TOPICS_LOOKED_AT]:
-                for partition in admin.describe_topic(topic, timeout=ANSWER_S).partitions:
-                    hot = unnamed.pop(partition.partition_id, None)
-                    if hot is not None:
-                        hot.topic, hot.index = topic, partition.index
-                if not unnamed:
-                    return
+            names = admin.partition_names(timeout=ANSWER_S)
     except RinglogError:
         return  # a node that does not answer is worth a status all the same
+    for hot in found.hottest:
+        hot.topic, hot.partition = names.get(hot.partition_id, (None, None))
 
 
 def _latency(found: NodeStatus) -> str:

@@ -82,14 +82,18 @@ def plain_chunks(
         number += len(lines)
 
 
-class JsonRecord(msgspec.Struct):
-    """What a line of JSON may say of a record; anything else in it is left aside."""
+class JsonRecord(msgspec.Struct, forbid_unknown_fields=True):
+    """What a line of JSON may say of a record. A name that is none of these is an error: a value that was misspelt
+    would be sent as null."""
 
     value: Any = None
     key: Any = None
     headers: dict[str, Any] | list[tuple[str, Any]] | None = None
     partition: int | None = None
     timestamp: int | None = None
+    topic: str | None = None
+    """Left aside, as is the offset: `ringlog consume --json` prints them."""
+    offset: int | None = None
 
 
 def json_chunks(

@@ -20,14 +20,14 @@ def require_listener(bootstrap: str, patience_s: float = PATIENCE_S) -> None:
 
     >>> require_listener("127.0.0.1:1", patience_s=0)
     Traceback (most recent call last):
-    ringlog.errors.NodeUnavailable: nobody listens at 127.0.0.1:1. Start one with `ringlog start`, or check --bootstrap
+    ringlog.errors.NodeUnavailable: no node listens at 127.0.0.1:1. Start one with `ringlog start`, or check --bootstrap
     """
     endpoints = endpoints_of(bootstrap)
     until_s = time.monotonic() + patience_s
     while not _is_taken(endpoints):
         if time.monotonic() >= until_s:
             raise NodeUnavailable(
-                f"nobody listens at {bootstrap}. Start one with `ringlog start`, or check --bootstrap"
+                f"no node listens at {bootstrap}. Start one with `ringlog start`, or check --bootstrap"
             )
         time.sleep(PAUSE_S)
 

@@ -18,16 +18,24 @@ def naming_near_topics(name: str, open_admin: Callable[[], Admin]) -> Iterator[N
     """Let UnknownTopic name the topics whose names are near."""
     try:
         yield
-    except UnknownTopic:
-        raise UnknownTopic(f"there is no topic {name!r}. {_suggestion(name, open_admin)}") from None
+    except UnknownTopic as unknown:
+        known = _known(open_admin)
+        if known is not None and name in known:
+            raise  # a partition is missing, and not the topic
+        raise UnknownTopic(f"there is no topic {name!r}. {_suggestion(name, known)}") from unknown
 
 
-def _suggestion(name: str, open_admin: Callable[[], Admin]) -> str:
+def _known(open_admin: Callable[[], Admin]) -> list[str] | None:
+    """None: the first error is the one to tell of; without the list it is told without a suggestion."""
     try:
         with open_admin() as admin:
-            known = admin.list_topics()
+            return admin.list_topics()
     except RinglogError:
-        # The first error is the one to tell of; without the list it is told without a suggestion.
+        return None
+
+
+def _suggestion(name: str, known: list[str] | None) -> str:
+    if known is None:
         return f"Create it: ringlog topic create {name}"
     if not known:
         return f"There is none yet; create it: ringlog topic create {name}"

@@ -46,6 +46,9 @@ class Asked:
 
 def run_tune(asked: Asked, *, as_json: bool) -> None:
     """Measure or load, advise, compare if asked, then apply if asked."""
+    if asked.report_path and not os.path.isdir(os.path.dirname(asked.report_path) or "."):
+        # Before a minute of measuring, and not after it.
+        raise InvalidRequest(f"--report {asked.report_path}: there is no such directory")
     facts = load_facts(asked.facts_path) if asked.facts_path else _probe(asked)
     advice = advise(facts, Policy(asked.policy))
     if not as_json:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -69,7 +71,8 @@ def print_applied(applied: Applied) -> None:
             print(f"Set {setting.path} to {setting.value}.")
     for failure in applied.failed:
         print(f"Refused: {failure}. Run it as root.")
-    print("`ringlog tune --undo` puts back what was before.")
+    directory = shlex.quote(os.path.dirname(applied.undo_path))
+    print(f"`ringlog tune --undo --data-dir {directory}` puts back what was before.")
 
 
 def print_undone(undone: Undone) -> None:

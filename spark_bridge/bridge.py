@@ -101,7 +101,8 @@ class Bridge:
 
     def _read(self, ask: Ask) -> None:
         request = ask.request
-        wanted = Wanted(TopicPartition(request.topic, request.partition), tuple(request.columns))
+        tp = TopicPartition(request.topic, request.partition)
+        wanted = Wanted(tp, tuple(request.columns), request.topic_id)
         piece = self._hot.find(wanted, request.start)
         if piece is not None:
             self._socket.send(ask.client, answer_frame(piece, request, ask.correlation))

@@ -14,6 +14,8 @@ class Wanted(NamedTuple):
 
     tp: TopicPartition
     columns: tuple[str, ...]
+    topic_id: int | None = None
+    """Names are given again: what is kept of a topic must not be taken for what its successor has."""
 
 
 class Piece(NamedTuple):

@@ -70,7 +70,9 @@ def read_bridged(
     answers: SimpleQueue[memoryview | RinglogError] = SimpleQueue()
 
     def ask(start: int) -> None:
-        question = ReadRequest(part.topic, part.partition, start, part.end, list(columns), CREDIT_BYTES)
+        question = ReadRequest(
+            part.topic, part.partition, start, part.end, list(columns), CREDIT_BYTES, part.topic_id
+        )
         body = msgspec.msgpack.encode(question)
         connection.send(Request(READ, body, on_reply, answers.put, timeout_s=_PATIENCE_S))
 

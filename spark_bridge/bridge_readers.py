@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 from ringlog.client.consumer import Consumer
-from ringlog.errors import RequestTimeout
+from ringlog.errors import RequestTimeout, StaleMetadata
 from ringlog.limits import BRIDGE_READERS_MAX
 from spark_bridge.arrow_rows import decoded
 from spark_bridge.bridge_cache import Piece
@@ -39,16 +39,29 @@ class LogReader:
 
     def fetch(self, place: Place) -> Piece:
         """The records from a place on, decoded; as many as came in one go."""
-        (tp, columns), offset = place
-        if self.at is None or self.at.wanted.tp != tp or self.at.offset != offset:
+        (tp, columns, topic_id), offset = place
+        if not self.stands_at(place):
             self._consumer.assign([(*tp, offset)])
         self.at = None
         found = self._consumer.poll_batches(timeout_ms=_FETCH_S * 1000)
         if found is None:
             raise RequestTimeout(f"{tp}: nothing came from offset {offset} on within {_FETCH_S:.0f} s")
+        if topic_id not in (None, found.topic_id):
+            raise StaleMetadata(
+                f"topic '{tp.topic}' was deleted and made anew since {tp} was planned to be read"
+            )
         batch = decoded(found.data, columns)
         self.at = Place(place.wanted, found.next_offset)
         return Piece(offset, found.next_offset, batch.nbytes, batch)
+
+    def stands_at(self, place: Place) -> bool:
+        """Whether it would read on there, with any columns."""
+        at, wanted = self.at, place.wanted
+        return at is not None and (at.wanted.tp, at.wanted.topic_id, at.offset) == (
+            wanted.tp,
+            wanted.topic_id,
+            place.offset,
+        )
 
     def close(self) -> None:
         self._consumer.close()
@@ -110,8 +123,7 @@ class Readers:
         """The one that would read on there; else a new one, or the one that was idle longest; None: all are busy."""
         idle = [reader for reader in self._readers if not reader.busy]
         for reader in idle:
-            at = reader.at
-            if at is not None and at.wanted.tp == place.wanted.tp and at.offset == place.offset:
+            if reader.stands_at(place):
                 return reader
         if len(self._readers) < self._readers_max:
             reader = LogReader(self._bootstrap)

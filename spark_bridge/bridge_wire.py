@@ -37,6 +37,8 @@ class ReadRequest(Body, frozen=True):
     end: Annotated[int, msgspec.Meta(ge=0)]
     columns: Annotated[list[str], msgspec.Meta(min_length=1, max_length=8)]
     credit_bytes: Annotated[int, msgspec.Meta(ge=1)]
+    topic_id: int | None = None
+    """Of the topic that the range is of; None: whichever has the name."""
 
 
 class ReadReply(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
@@ -52,23 +52,27 @@ class Cluster:
         )
         self._progress: Consumer | None = None
 
-    def scene(self) -> Scene:
-        """All partitions that the query reads, as they are now. UnknownTopic when one that is named is missing."""
+    def scene(self, *, missing_ok: bool = False) -> Scene:
+        """All partitions that the query reads, as they are now. UnknownTopic when one that is named is missing, unless
+        it may be."""
         options = self._options
         topics: Iterable[str] = options.subscribe or {tp.topic: None for tp in options.assign}
         if options.pattern is not None:
             found = self._fitting(pattern_of(options.pattern))
         else:
-            found = {name: self._described(name) for name in topics}
+            found = {}
+            for name in topics:
+                with suppress(UnknownTopic) if missing_ok else nullcontext():
+                    found[name] = self._described(name)
         rows: dict[TopicPartition, PartitionInfo] = {
             TopicPartition(name, row.index): row for name, topic in found.items() for row in topic.partitions
         }
         if options.assign:
             for tp in options.assign:
-                if tp not in rows:
+                if tp not in rows and tp.topic in found:
                     last = len(found[tp.topic].partitions) - 1
                     raise UnknownTopic(f"option 'assign' names {tp}, and there are partitions 0 to {last}")
-            rows = {tp: rows[tp] for tp in options.assign}
+            rows = {tp: rows[tp] for tp in options.assign if tp in rows}
         return Scene(
             {name: topic.topic_id for name, topic in found.items()},
             {tp: row.log_start_offset for tp, row in rows.items()},
@@ -121,7 +125,9 @@ class Cluster:
         return found
 
     def _split(self, scene: Scene, part: OffsetRange, timeout_s: float) -> SplitPoints:
-        points = self._admin.split_points(*part, every_bytes=_SPLIT_STEP_BYTES, timeout=timeout_s)
+        points = self._admin.split_points(
+            *part.tp, part.start, part.end, every_bytes=_SPLIT_STEP_BYTES, timeout=timeout_s
+        )
         held = max(1, scene.latest[part.tp] - scene.earliest[part.tp])
         share = scene.log_bytes[part.tp] * min(part.offsets, held) // held
         return SplitPoints(points.offsets, points.step_bytes, share)
@@ -169,6 +175,11 @@ def _resolved(wanted: int | Offsets, scene: Scene, option: str) -> Offsets:
         missing, extra = sorted(tps - set(wanted)), sorted(set(wanted) - tps)
         wrong = f"does not name {missing[0]}" if missing else f"names {extra[0]}, which is not read"
         raise InvalidRequest(f"option '{option}' must name every partition that is read, and {wrong}")
+    for tp, at in wanted.items():
+        if option == "startingOffsets" and at > scene.latest[tp]:
+            raise InvalidRequest(
+                f"option '{option}': {tp} ends at {scene.latest[tp]}, and has no offset {at} yet"
+            )
     words = {EARLIEST: scene.earliest, LATEST: scene.latest}
     return {tp: words[at][tp] if at in words else at for tp, at in wanted.items()}
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from ringlog.client.consumer import Consumer
 from ringlog.client.polling import FetchedBatches
-from ringlog.errors import OffsetOutOfRange, RequestTimeout
+from ringlog.errors import OffsetOutOfRange, RequestTimeout, UnknownTopic
 from ringlog.limits import MIB
-from spark_bridge.gaps import Gap, GapPolicy, below_start
+from spark_bridge.gaps import Gap, GapPolicy, below_start, gone, made_anew
 from spark_bridge.options import PATIENCE_MS
 from spark_bridge.patience import patiently
 from spark_bridge.ranges import OffsetRange
@@ -29,32 +29,46 @@ def read_direct(
         max_partition_fetch_bytes=FETCH_BYTES,
         default_api_timeout_ms=round(patience_s * 1000),
     ) as consumer:
-        where = [(part.topic, part.partition, part.start)]
-        patiently(lambda _: consumer.assign(where), patience_s)
         heard_s = time.monotonic()
-        while part.offsets:
-            try:
-                found = consumer.poll_batches(timeout_ms=_POLL_MS)
-            except OffsetOutOfRange:
-                part = _behind_gap(consumer, part, gaps)
-                if part.offsets:
-                    consumer.seek(part.tp, part.start)
-                continue
-            if found is not None:
-                part = part._replace(start=found.next_offset)
-                yield found
-                heard_s = time.monotonic()
-            elif consumer.end_offsets([part.tp])[part.tp] < part.end:
-                part = _behind_gap(consumer, part, gaps)
-            elif time.monotonic() - heard_s > patience_s:
-                raise RequestTimeout(f"{part}: nothing came for {patience_s:.0f} s. Is the node well?")
+        try:
+            patiently(lambda _: consumer.assign([(*part.tp, part.start)]), patience_s)
+            while part.offsets:
+                found = _next(consumer, part)
+                if found is not None:
+                    part = part._replace(start=found.next_offset)
+                    yield found
+                    heard_s = time.monotonic()
+                    continue
+                gap = _gap_in(consumer, part)
+                if gap is not None:
+                    gaps.meet(gap)
+                    part = part.without(gap.part)
+                    if part.offsets:
+                        consumer.seek(part.tp, part.start)
+                elif time.monotonic() - heard_s > patience_s:
+                    raise RequestTimeout(f"{part}: nothing came for {patience_s:.0f} s. Is the node well?")
+        except UnknownTopic:
+            gaps.meet(gone(part))
 
 
-def _behind_gap(consumer: Consumer, part: OffsetRange, gaps: GapPolicy) -> OffsetRange:
-    """What is left of a range when the log no longer has, or does not have, what comes next in it."""
-    gap = below_start(part, consumer.beginning_offsets([part.tp])[part.tp])
-    if gap is None:
-        end = max(part.start, consumer.end_offsets([part.tp])[part.tp])
-        gap = Gap(part._replace(start=min(end, part.end)), f"the log ends at {end}")
-    gaps.meet(gap)
-    return part._replace(start=gap.part.end)
+def _next(consumer: Consumer, part: OffsetRange) -> FetchedBatches | None:
+    """The next batches of a range; None when none came, or only those of another topic of the same name."""
+    try:
+        found = consumer.poll_batches(timeout_ms=_POLL_MS)
+    except OffsetOutOfRange:
+        consumer.seek(part.tp, part.start)  # if nothing is missing after all, it is asked for again
+        return None
+    return found if found is None or part.is_of(found.topic_id) else None
+
+
+def _gap_in(consumer: Consumer, part: OffsetRange) -> Gap | None:
+    """What the log lacks of a range: all of it, its front or its end."""
+    if not part.is_of(consumer.topic_id(part.topic)):
+        return made_anew(part)
+    front = below_start(part, consumer.beginning_offsets([part.tp])[part.tp])
+    if front is not None:
+        return front
+    end = consumer.end_offsets([part.tp])[part.tp]
+    return (
+        Gap(part._replace(start=max(part.start, end)), f"the log ends at {end}") if end < part.end else None
+    )

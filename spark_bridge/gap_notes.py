@@ -17,7 +17,7 @@ import msgspec
 from ringlog.client.admin import Admin
 from ringlog.client.commits import OffsetAndMetadata
 from ringlog.client.consumer import Consumer
-from ringlog.errors import UnknownGroup
+from ringlog.errors import DataLoss, UnknownGroup, UnknownTopic
 from spark_bridge.options import SourceOptions
 from spark_bridge.patience import patiently
 from spark_bridge.ranges import OffsetRange
@@ -78,12 +78,18 @@ class TaskNotes:
         self._note = joined(self._note, gap)
         text = msgspec.json.encode(self._note).decode()
         with Consumer(self._options.bootstrap, self._group_id, enable_auto_commit=False) as consumer:
-            patiently(
-                lambda timeout_s: consumer.commit(
-                    {gap.tp: OffsetAndMetadata(gap.end, text)}, timeout_ms=timeout_s * 1000
-                ),
-                self._options.patience_s,
-            )
+            try:
+                patiently(
+                    lambda timeout_s: consumer.commit(
+                        {gap.tp: OffsetAndMetadata(gap.end, text)}, timeout_ms=timeout_s * 1000
+                    ),
+                    self._options.patience_s,
+                )
+            except UnknownTopic:
+                raise DataLoss(
+                    f"{gap.offsets} offsets of {gap} went with their topic while they were read, and what a task skips "
+                    "cannot be noted without it. Start the query again: with failOnDataLoss=false it goes on"
+                ) from None
         return self._group_id
 
 

@@ -95,23 +95,32 @@ def source_options(given: Mapping[str, str], streaming: bool | None = None) -> S
     _check_side(options, streaming)
     value_format = _one_of(options, "valueFormat", VALUE_FORMATS)
     _check_together(options, value_format)
-    headers = _boolean(options, "includeHeaders", False)
+    columns = _columns(options.get("columns"), _boolean(options, "includeHeaders", False))
+    if value_format != "binary" and "value" not in columns:
+        raise InvalidRequest(
+            "option 'columns' leaves out 'value', and 'valueFormat' says what is in it: say one of them"
+        )
     bootstrap = options.get("bootstrap", DEFAULT_BOOTSTRAP)
     endpoints_of(bootstrap)
+    starting = _offsets(options, "startingOffsets", LATEST if streaming else EARLIEST)
+    starting_ms = _number(options, "startingTimestamp", 0)
+    ending = _offsets(options, "endingOffsets", LATEST)
+    ending_ms = _number(options, "endingTimestamp", 0)
+    _check_order(starting, starting_ms, ending, ending_ms)
     return SourceOptions(
         bootstrap=bootstrap,
         bridge=_bridge(options.get("bridge", "auto")),
         subscribe=_names(options["subscribe"], "subscribe") if "subscribe" in options else (),
         pattern=options.get("subscribePattern"),
         assign=_assigned(options["assign"]) if "assign" in options else (),
-        starting=_offsets(options, "startingOffsets", LATEST if streaming else EARLIEST),
-        starting_ms=_number(options, "startingTimestamp", 0),
-        ending=_offsets(options, "endingOffsets", LATEST),
-        ending_ms=_number(options, "endingTimestamp", 0),
+        starting=starting,
+        starting_ms=starting_ms,
+        ending=ending,
+        ending_ms=ending_ms,
         fail_on_data_loss=_boolean(options, "failOnDataLoss", True),
         offsets_per_trigger_max=_number(options, "maxOffsetsPerTrigger", 1),
         partitions_min=_number(options, "minPartitions", 1),
-        columns=_columns(options.get("columns"), headers),
+        columns=columns,
         value_format=value_format,
         value_schema=options.get("valueSchema"),
         group_id=options.get("groupId"),
@@ -163,6 +172,25 @@ def _check_together(options: Mapping[str, str], value_format: str) -> None:
         raise InvalidRequest("option 'valueSchema' needs 'valueFormat': json or arrow")
     if value_format != "binary" and "valueSchema" not in options:
         raise InvalidRequest("option 'valueFormat' needs 'valueSchema', such as 'user STRING, at TIMESTAMP'")
+
+
+def _check_order(
+    starting: int | Offsets, starting_ms: int | None, ending: int | Offsets, ending_ms: int | None
+) -> None:
+    """A read that ends before it begins is a mistake, and not an empty one."""
+    if starting_ms is not None and ending_ms is not None and starting_ms > ending_ms:
+        raise InvalidRequest(
+            f"options 'startingTimestamp' and 'endingTimestamp' contradict: {starting_ms} is after {ending_ms}"
+        )
+    if isinstance(starting, int) or isinstance(ending, int):
+        return
+    for tp, start in starting.items():
+        end = ending.get(tp, LATEST)
+        if end != LATEST and start > end:
+            raise InvalidRequest(
+                f"options 'startingOffsets' and 'endingOffsets' contradict each other: {tp} would begin at {start} and "
+                f"end at {end}"
+            )
 
 
 def _columns(text: str | None, headers: bool) -> tuple[str, ...]:

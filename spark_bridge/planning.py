@@ -82,4 +82,4 @@ def divided(part: OffsetRange, points: Sequence[int], pieces: int) -> list[Offse
     else:
         cuts = [part.start + i * part.offsets // pieces for i in range(1, pieces)]
     edges = [part.start, *cuts, part.end]
-    return [OffsetRange(part.topic, part.partition, *edge) for edge in pairwise(edges)]
+    return [part._replace(start=start, end=end) for start, end in pairwise(edges)]

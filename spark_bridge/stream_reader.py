@@ -24,8 +24,9 @@ from spark_bridge.offsets import from_json, to_json
 from spark_bridge.options import Offsets, SourceOptions
 from spark_bridge.planning import limited, tasks_of
 from spark_bridge.ranges import OffsetRange
+from spark_bridge.route import Pathfinder
 from spark_bridge.schema import check_schema
-from spark_bridge.tasks import Route, Task, read_rows
+from spark_bridge.tasks import Task, read_rows
 
 if TYPE_CHECKING:
     import pyarrow
@@ -47,7 +48,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._gaps = GapPolicy(options.fail_on_data_loss)
         self._cluster: Cluster | None = None
-        self._route: Route | None = None
+        self._path = Pathfinder(options)
         self._scene: Scene | None = None
         """As last seen."""
         self._read_id = new_read_id()
@@ -59,7 +60,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- offsets -----------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        cluster, scene = self._look()
+        cluster = self._connected()
+        self._scene = scene = cluster.scene()  # nothing was read yet: a name that is missing is a wrong one
         return to_json(cluster.starts(scene), scene.topic_ids)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -70,11 +72,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._look()[1].latest
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        before = self._scene
         _, scene = self._look()
         self._look_back(scene)
         had, had_ids = from_json(start)
         begin = dict(had)
-        for tp, gap in vanished(had, had_ids, scene.latest, scene.topic_ids).items():
+        seen = before.latest if before is not None and before.topic_ids.items() >= had_ids.items() else None
+        for tp, gap in vanished(had, had_ids, scene.latest, scene.topic_ids, seen).items():
             self._gaps.meet(gap)
             del begin[tp]
         ends = {tp: at for tp, at in scene.latest.items() if tp in begin}
@@ -101,19 +105,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, begin_ids = from_json(start)
         ends, end_ids = from_json(end)
         ranges = [
-            OffsetRange(*tp, begin[tp], at)
+            OffsetRange(*tp, begin[tp], at, end_ids[tp.topic])
             for tp, at in ends.items()
             if begin.get(tp, at) < at and begin_ids[tp.topic] == end_ids[tp.topic]
         ]
         if not ranges:
             return []
         cluster, scene = self._look()
-        kept = self._gaps.trimmed(ranges, scene.earliest)
+        kept = self._gaps.readable(ranges, scene.topic_ids, scene.earliest)
         most = self._options.partitions_min
         points = cluster.split_points(scene, kept, everywhere=most is not None and most > len(kept))
-        self._route = Route.found(self._options, self._route)
+        route = self._path.route()
         self._planned = tasks_of(kept, points, most)
-        return [InputPartition(Task(part, self._route, self._read_id)) for part in self._planned]
+        return [InputPartition(Task(part, route, self._read_id)) for part in self._planned]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
         return read_rows(self._options, self._schema, partition.value)
@@ -141,15 +145,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Learn what tasks of the last micro-batch skipped. It is asked for only where a log has lost something since
         they were planned: this costs nothing while all is well."""
         cluster = self._connected()
-        for task in suspects(self._planned, scene.earliest, scene.latest):
+        for task in suspects(self._planned, scene.topic_ids, scene.earliest, scene.latest):
             note = cluster.skipped(self._read_id, task)
             if note is not None:
                 self._gaps.heard(task.tp, note.offsets, note.lost)
         self._planned = []
 
     def _look(self) -> tuple[Cluster, Scene]:
+        """A topic that is named and gone ends the query, unless it may lose data: then it may come again."""
         cluster = self._connected()
-        self._scene = cluster.scene()
+        self._scene = cluster.scene(missing_ok=not self._options.fail_on_data_loss)
         return cluster, self._scene
 
 

@@ -7,53 +7,19 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from ringlog.errors import RinglogError
-from spark_bridge.bridge_client import bridge_cluster, read_bridged, unreachable
-from spark_bridge.bridge_wire import default_bridge
+from spark_bridge.bridge_client import read_bridged
 from spark_bridge.direct import read_direct
 from spark_bridge.gap_notes import TaskNotes
 from spark_bridge.gaps import GapPolicy
 from spark_bridge.options import SourceOptions
 from spark_bridge.ranges import OffsetRange
+from spark_bridge.route import Route
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql.types import StructType
 
-_HOW = ". For one: ringlog start --bridge. To do without, and not be told: option bridge=off"
-
 log = logging.getLogger(__name__)
-
-
-class Route(NamedTuple):
-    """The way to the records, chosen by the driver and sent with each range."""
-
-    bridge: str | None
-    """Where a bridge of this cluster answers; None: read the brokers."""
-
-    @classmethod
-    def found(cls, options: SourceOptions, before: Route | None = None) -> Route:
-        """Look for the bridge that the options name, or for one beside the node; one that was found `before` is good
-        as long as it is there. That there is none is said when a query begins and when it loses one, not each time."""
-        if before is not None and before.bridge is not None and unreachable(before.bridge) is None:
-            return before
-        if options.bridge == "off":
-            return cls(None)
-        address = default_bridge(options.bootstrap) if options.bridge == "auto" else options.bridge
-        if address is None:
-            return cls(None)
-        why = bridge_cluster(address, options.bootstrap)
-        if why is None:
-            log.info("tasks read through the bridge at %s", address)
-            return cls(address)
-        known = before is not None and before.bridge is None
-        log.log(
-            logging.INFO if known else logging.WARNING,
-            "no bridge at %s (%s): tasks read the brokers directly%s",
-            address,
-            why,
-            _HOW if options.bridge == "auto" else "",
-        )
-        return cls(None)
 
 
 class Task(NamedTuple):

@@ -116,6 +116,8 @@ def show(report: Report, console: Console) -> None:
     legend = Table(box=None, show_header=False, padding=(0, 1))
     for result in report.results:
         legend.add_row(result.name, result.what, f"[dim]limit: {result.limit_name}[/]")
+        for name, value in result.notes.items():
+            legend.add_row("", "", f"[dim]beside it: {value:.3g} {name}[/]")
     console.print(legend)
     missed = [result.name for result in report.results if not result.reached]
     if missed:

@@ -123,6 +123,15 @@ class Admin:
         names = (topic.name for topic in reply.topics if not topic.error)
         return sorted(name for name in names if include_internal or not name.startswith(INTERNAL_PREFIX))
 
+    def partition_names(self, *, timeout: float | None = None) -> dict[int, TopicPartition]:
+        """The name of each partition, by the node's own number (`PartitionInfo.partition_id`); internal ones, too."""
+        reply = self._connection.metadata(None, timeout_s=timeout)
+        return {
+            partition.partition: TopicPartition(topic.name, partition.index)
+            for topic in reply.topics
+            for partition in topic.partitions
+        }
+
     def describe_topic(self, name: str, *, timeout: float | None = None) -> TopicInfo:
         """A topic with its settings and the state of each partition. UnknownTopic when it is not there."""
         return self._described(self._connection.topic_told(name, timeout_s=timeout), timeout)

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 class Chunk:
     """Whole batches from a partition. Opening it checks every CRC; the poller's thread does that, not the I/O's."""
 
-    __slots__ = ("_arrow", "_source", "data", "nbytes", "next_offset", "tp")
+    __slots__ = ("_arrow", "_source", "data", "nbytes", "next_offset", "topic_id", "tp")
 
-    def __init__(self, tp: TopicPartition, data: memoryview, next_offset: int) -> None:
+    def __init__(self, tp: TopicPartition, data: memoryview, next_offset: int, topic_id: int = 0) -> None:
         self.tp = tp
+        self.topic_id = topic_id
         self.data = data
         self.nbytes = data.nbytes
         self.next_offset = next_offset
@@ -52,7 +53,8 @@ class Chunk:
             except CorruptBatch:
                 if base <= position:
                     return None
-                return Chunk(self.tp, self.data[:at], base), Chunk(self.tp, self.data[at:], self.next_offset)
+                rest = Chunk(self.tp, self.data[at:], self.next_offset, self.topic_id)
+                return Chunk(self.tp, self.data[:at], base, self.topic_id), rest
             at = end
         return None
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from ringlog.client.connection import Connection
+from ringlog.client.futures import call_safely
 from ringlog.client.group_driver import GroupDriver
 from ringlog.client.membership import grouped
 from ringlog.client.metadata import LOOK_AGAIN
@@ -75,8 +76,7 @@ class Commits:
         """Commit without waiting; the callback is called on the I/O thread. Nothing is retried: a later commit says
         more."""
         if not offsets:
-            if callback is not None:
-                callback(offsets, None)
+            _call_back(callback, offsets, None)
             return
         connection = self._connection
 
@@ -92,8 +92,7 @@ class Commits:
         def done(error: RinglogError | None) -> None:
             if isinstance(error, LOOK_AGAIN):
                 connection.look_again(OFFSETS_TOPIC)
-            if callback is not None:
-                callback(offsets, error)
+            _call_back(callback, offsets, error)
 
         timeout_s = self._connection.settings.request_timeout_ms / 1000
         body = encode_body(self._request(offsets))
@@ -142,6 +141,12 @@ class Commits:
         """Those that the member holds at another epoch than it committed with."""
         moved = self._group.look(lambda member: member.epoch != epoch)
         return self._group.look(lambda member: [tp for tp in tps if tp in member.held]) if moved else []
+
+
+def _call_back(callback: CommitCallback | None, offsets: Offsets, error: RinglogError | None) -> None:
+    """One that raises must not end the I/O thread, and the consumer with it."""
+    if callback is not None:
+        call_safely(lambda what: callback(*what), (offsets, error))
 
 
 def check_offsets(offsets: Mapping[TopicPartition, object]) -> dict[TopicPartition, OffsetAndMetadata]:

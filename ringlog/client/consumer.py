@@ -16,6 +16,7 @@ from ringlog.client.fetch_driver import FetchDriver
 from ringlog.client.fetcher import Fetcher
 from ringlog.client.group_reader import GroupReader, Listener
 from ringlog.client.offsets import OffsetAndTimestamp
+from ringlog.client.one_thread import OneThread, alone
 from ringlog.client.polling import FetchedBatches, Poller
 from ringlog.client.records import ConsumerRecord
 from ringlog.client.rounds import places
@@ -38,7 +39,8 @@ _ITERATED_MS = 1000
 
 
 class Consumer:
-    """Reads partitions in order, from one thread. It fetches ahead while records are being worked on.
+    """Reads partitions in order, for one thread at a time: a call that meets another thread's is refused
+    (InvalidRequest), but for `close`, which ends it. It fetches ahead while records are being worked on.
 
         with Consumer(bootstrap="127.0.0.1:9400", auto_offset_reset="earliest") as consumer:
             consumer.assign([("orders", 0), ("orders", 1)])
@@ -64,6 +66,8 @@ class Consumer:
             settings["bootstrap"] = bootstrap
         self._settings = settings_of(ConsumerSettings, settings)
         self._connection = Connection(self._settings)
+        self._free_in_child()
+        self._connection.on_fork(self._free_in_child)
         self._driver = FetchDriver(self._connection, Fetcher(self._settings))
         self._poller = Poller(self._driver, self._settings)
         self._group: GroupReader | None = None
@@ -74,6 +78,7 @@ class Consumer:
 
     # -- which partitions --------------------------------------------------------------------------------------
 
+    @alone
     def assign(self, partitions: Iterable[Partition | tuple[str, int, int]]) -> None:
         """Read exactly these partitions: ("topic", 0), or ("topic", 0, offset) to start at an offset.
 
@@ -83,10 +88,11 @@ class Consumer:
         """
         wanted: dict[TopicPartition, int | None] = {}
         for item in partitions:
-            offset = None
-            if len(item) == 3:
-                offset = _offset(item[2])
-            wanted[_partition(item[:2])] = offset
+            match item:
+                case (topic, partition, offset):
+                    wanted[_partition((topic, partition))] = _offset(offset)
+                case _:
+                    wanted[_partition(item)] = None
         self._driver.check_open()
         if self._group is not None and self._group.subscribed:
             raise InvalidRequest("the group assigns partitions to this consumer: unsubscribe() first")
@@ -109,8 +115,13 @@ class Consumer:
         found = self._connection.topic(topic, timeout_s=self._api_timeout_s())
         return {partition.index for partition in found.partitions}
 
+    def topic_id(self, topic: str) -> int:
+        """The id of the topic that has this name now: one that is deleted and made anew has another."""
+        return self._connection.topic_told(topic, timeout_s=self._api_timeout_s()).topic_id
+
     # -- groups ------------------------------------------------------------------------------------------------
 
+    @alone
     def subscribe(
         self,
         topics: Iterable[str] = (),
@@ -145,6 +156,7 @@ class Consumer:
             raise InvalidRequest("partitions are assigned by hand: assign([]) first")
         group.subscribe(names, pattern, on_assigned, on_revoked, on_lost)
 
+    @alone
     def unsubscribe(self) -> None:
         """Leave the group. What was polled is committed first, if the consumer commits by itself."""
         self._put_back()
@@ -176,6 +188,7 @@ class Consumer:
 
     # -- records -----------------------------------------------------------------------------------------------
 
+    @alone
     def poll(
         self, timeout_ms: float = 1000, max_records: int | EllipsisType | None = ...
     ) -> list[ConsumerRecord]:
@@ -196,6 +209,7 @@ class Consumer:
             return [self._unread.pop() for _ in range(count)]
         return self._polled(timeout_ms / 1000, lambda left_s: self._poller.records(left_s, most)) or []
 
+    @alone
     def poll_arrow(
         self, timeout_ms: float = 1000, max_records: int | None = None
     ) -> pyarrow.RecordBatch | None:
@@ -209,6 +223,7 @@ class Consumer:
         self._put_back()
         return self._polled(timeout_ms / 1000, lambda left_s: self._poller.arrow(left_s, max_records or None))
 
+    @alone
     def poll_batches(self, timeout_ms: float = 1000) -> FetchedBatches | None:
         """The next batches of one partition as the node sent them, None when none came within `timeout_ms`.
 
@@ -221,6 +236,7 @@ class Consumer:
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self
 
+    @alone
     def __next__(self) -> ConsumerRecord:
         """The next record, waiting as long as it takes. A loop that is left loses nothing: the next poll goes on."""
         self._group_turn()
@@ -245,6 +261,7 @@ class Consumer:
             raise OffsetOutOfRange(f"{tp} has no position. Seek to one")
         return position
 
+    @alone
     def seek(self, partition: Partition, offset: int) -> None:
         """Read on from an offset. One that the log does not have is dealt with as `auto_offset_reset` says."""
         tp, target = self._assigned(partition), _offset(offset)
@@ -288,6 +305,7 @@ class Consumer:
 
     # -- pauses ------------------------------------------------------------------------------------------------
 
+    @alone
     def pause(self, *partitions: Partition) -> None:
         """Let polls return nothing of these until they are resumed. What was fetched of them is kept."""
         tps = [self._assigned(partition) for partition in partitions]
@@ -330,6 +348,10 @@ class Consumer:
 
     # -- helpers -----------------------------------------------------------------------------------------------
 
+    def _free_in_child(self) -> None:
+        """A thread that was in a call is not there in the child of a fork."""
+        self._one_thread = OneThread()
+
     def _assigned(self, partition: Partition) -> TopicPartition:
         tp = _partition(partition)
         self._driver.check_open()
@@ -337,6 +359,7 @@ class Consumer:
             raise InvalidRequest(f"{tp} is not assigned. Call assign() with it first")
         return tp
 
+    @alone
     def _seek_to(self, end: int, partitions: tuple[Partition, ...]) -> None:
         tps = [self._assigned(partition) for partition in partitions] or list(self.assignment())
         self._put_back()

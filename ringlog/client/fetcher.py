@@ -194,7 +194,7 @@ class Fetcher(Assignment):
             reason = f"{assigned.tp}: asked for offset {offset}, and was told to go back to {row.next_offset}"
             self.went_wrong(assigned, CorruptFrame("next_offset", 0, reason), now_s)
             return
-        chunk = Chunk(assigned.tp, row.data, row.next_offset)
+        chunk = Chunk(assigned.tp, row.data, row.next_offset, assigned.place.topic_id)
         assigned.chunks.append(chunk)
         assigned.buffered_bytes += chunk.nbytes
         self.buffered_bytes += chunk.nbytes

@@ -26,6 +26,8 @@ class FetchedBatches(NamedTuple):
     """What was read on from."""
     next_offset: int
     """What to read on from; above the last record where compaction has removed some."""
+    topic_id: int
+    """Of the topic that they are from: one that is made anew has the same name, and another id."""
 
 
 class Poller:
@@ -100,7 +102,7 @@ class Poller:
         assigned, position = head
         chunk = assigned.chunks[0]
         self._driver.advance(assigned, chunk.next_offset)
-        return FetchedBatches(chunk.tp, chunk.data, position, chunk.next_offset)
+        return FetchedBatches(chunk.tp, chunk.data, position, chunk.next_offset, chunk.topic_id)
 
     def _take_back(self, begun_at: dict[TopicPartition, int]) -> None:
         if begun_at:

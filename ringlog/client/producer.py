@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 import weakref
@@ -44,6 +45,7 @@ _LOOK_AGAIN_S = 0.05
 """Between two looks while records wait for a topic whose metadata proved wrong; longer when it lasts."""
 _LOOK_AGAIN_MAX_S = 0.5
 """Reached after about nine seconds: a pause is longer than the first by a twentieth of the time that has passed."""
+_log = logging.getLogger(__name__)
 _CLOSED = "the producer was closed; make a new one"
 
 
@@ -86,7 +88,9 @@ class Producer:
         """Topics whose metadata proved wrong, and no others have come yet."""
         if self._finalizer is not None:
             self._finalizer.detach()
-        self._finalizer = weakref.finalize(self, _abandon, self._connection, self._sender, self._topics)
+        self._finalizer = weakref.finalize(
+            self, _let_go, self._connection, self._sender, self._topics, self._accumulator
+        )
         self._finalizer.atexit = False  # nobody is left to be told
 
     # -- records ---------------------------------------------------------------------------------------------
@@ -117,7 +121,10 @@ class Producer:
             queue = queues.sticky
         else:
             raw = key.encode() if isinstance(key, str) else key
-            queue = queues.queues[partition_for(raw, len(queues.queues))]
+            try:
+                queue = queues.queues[partition_for(raw, len(queues.queues))]
+            except TypeError:
+                raise TypeError(f"key must be bytes, str or None, not {type(key).__name__}") from None
         try:
             future = None
             if acks is None:
@@ -129,8 +136,10 @@ class Producer:
                 wanted = self._acks if acks is None else acks_of(acks)
                 to = None if partition is None and key is None else queue
                 future = self._append(queues, to, (value, key, timestamp, headers), wanted)
-        except (ValueError, OverflowError) as wrong:
+        except ValueError as wrong:
             raise InvalidRequest(str(wrong)) from None
+        except OverflowError:
+            raise InvalidRequest(f"timestamp must be milliseconds of 63 bits, not {timestamp}") from None
         if on_delivery is not None:
             future.add_done_callback(on_delivery)
         return future
@@ -434,6 +443,15 @@ class Producer:
                 self._misplaced.discard(name)
         if not self._misplaced:
             self._look_pause_s = _LOOK_AGAIN_S
+
+
+def _let_go(
+    connection: Connection, sender: Sender, topics: dict[str, TopicQueues], accumulator: Accumulator
+) -> None:
+    """Nobody holds the producer any more. Who sends and forgets would not hear of it from futures."""
+    if accumulator.unfinished:
+        _log.warning("a producer was dropped without close() or flush(), and records may be lost")
+    _abandon(connection, sender, topics)
 
 
 def _abandon(connection: Connection, sender: Sender, topics: dict[str, TopicQueues]) -> None:

@@ -52,7 +52,7 @@ def open_disk(prefer: Preference = "auto") -> WatchingDisk:
 
 
 def preload() -> None:
-    """Load the engine's package in a process that will fork: its first import writes a cache, and two collide."""
+    """Load the engine's package in a process that will fork: once, instead of in each child."""
     try:
         importlib.import_module("ringlog.disk.uring")
     except (ImportError, OSError) as error:

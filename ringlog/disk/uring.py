@@ -12,6 +12,7 @@ The only importer of the liburing package, whose traps are kept out of sight her
   price of an exception: a timer in the ring ends it.
 - It keeps no reference to the memory that the kernel reads and writes: `self._pinned` does.
 - Registered buffers cannot be made from a memoryview: there are none.
+- Its import writes a file beside the package: liburing_loader.py imports it without.
 
 A signal handler that raises (Ctrl-C) may end any of this. Python runs handlers after calls, not after stores,
 so a note of what the kernel is told, or said, is a store right before the call: no call is lost, and none is
@@ -30,7 +31,26 @@ import time
 from collections.abc import Sequence
 from itertools import starmap
 
-from liburing import (
+from ringlog.disk.api import Completion, File
+from ringlog.disk.constants import (
+    IORING_CQE_F_MORE,
+    IORING_FSYNC_DATASYNC,
+    IORING_SETUP_CLAMP,
+    IORING_SETUP_DEFER_TASKRUN,
+    IORING_SETUP_SINGLE_ISSUER,
+    IORING_SETUP_SUBMIT_ALL,
+    IORING_SETUP_TASKRUN_FLAG,
+    LIBURING_IOVEC_PIECES_MAX,
+    RWF_DSYNC,
+)
+from ringlog.disk.liburing_loader import load_liburing
+from ringlog.disk.memory import gathered, require_bytes
+from ringlog.disk.os_files import OsFile, OsFiles, open_dir
+from ringlog.errors import check
+from ringlog.limits import DISK_RING_ENTRIES
+
+load_liburing()
+from liburing import (  # noqa: E402 - it must be loaded in its own way first
     io_uring,
     io_uring_cqe,
     io_uring_cqe_seen,
@@ -53,23 +73,6 @@ from liburing import (
     iovec,
     timespec,
 )
-
-from ringlog.disk.api import Completion, File
-from ringlog.disk.constants import (
-    IORING_CQE_F_MORE,
-    IORING_FSYNC_DATASYNC,
-    IORING_SETUP_CLAMP,
-    IORING_SETUP_DEFER_TASKRUN,
-    IORING_SETUP_SINGLE_ISSUER,
-    IORING_SETUP_SUBMIT_ALL,
-    IORING_SETUP_TASKRUN_FLAG,
-    LIBURING_IOVEC_PIECES_MAX,
-    RWF_DSYNC,
-)
-from ringlog.disk.memory import gathered, require_bytes
-from ringlog.disk.os_files import OsFile, OsFiles, open_dir
-from ringlog.errors import check
-from ringlog.limits import DISK_RING_ENTRIES
 
 SIGNAL_SLICE_S = 0.1
 """The longest wait in one system call. A signal ends a wait at once, save one that arrives in the moment

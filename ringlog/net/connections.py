@@ -8,16 +8,12 @@ guard: only the owner of the data directory reaches them.
 
 from __future__ import annotations
 
-import errno
-import socket
-import struct
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from ringlog.limits import UNFINISHED_BYTES_MAX
+from ringlog.net.descriptors import peer_process, received_bytes
 
-_BYTES_RECEIVED_AT = 128  # tcpi_bytes_received in struct tcp_info, since Linux 4.1
 _SMALL_FRAME_BYTES = 255
 LOOKED_AT_MAX = 256
 """Connections that one look takes in, at some 10 µs each."""
@@ -32,53 +28,6 @@ def wire_bytes(nbytes: int) -> int:
     (102, 1009)
     """
     return nbytes + (2 if nbytes <= _SMALL_FRAME_BYTES else 9)
-
-
-def received_bytes(fd: int) -> int | None:
-    """How much a TCP connection has received since it began; None for any other descriptor."""
-    try:
-        with _borrowed(fd) as found:
-            info = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-    except OSError:
-        return None
-    if len(info) < _BYTES_RECEIVED_AT + 8:
-        return None
-    received: int = struct.unpack_from("<Q", info, _BYTES_RECEIVED_AT)[0]
-    return received
-
-
-def peer_process(fd: int) -> int | None:
-    """The process at the other end of an ipc:// connection; None for any other descriptor."""
-    try:
-        with _borrowed(fd) as found:
-            if found.family != socket.AF_UNIX:
-                return None
-            credentials = found.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    except OSError:
-        return None
-    pid: int = struct.unpack("<iii", credentials)[0]
-    return pid if pid > 0 else None
-
-
-def cut(fd: int) -> None:
-    """End a connection; the library finds it closed, and forgets it with all that it kept of it."""
-    try:
-        with _borrowed(fd) as found:
-            found.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        return  # its peer was faster
-
-
-@contextmanager
-def _borrowed(fd: int) -> Iterator[socket.socket]:
-    """A socket object around a descriptor that stays its owner's."""
-    if fd < 0:
-        raise OSError(errno.EBADF, "no descriptor")
-    found = socket.socket(fileno=fd)
-    try:
-        yield found
-    finally:
-        found.detach()
 
 
 class Connections:

@@ -9,6 +9,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from ringlog import limits
+from ringlog.net.descriptors import widen
 
 HEARTBEAT_INTERVAL_MS = 2_000
 HEARTBEAT_TIMEOUT_MS = 6_000
@@ -37,7 +38,8 @@ _CHANGES = {
     int(zmq.EVENT_DISCONNECTED): Change.DOWN,
     int(zmq.EVENT_CLOSED): Change.REFUSED,
 }
-_WATCHED = sum(_CHANGES)
+_CONNECTED = int(zmq.EVENT_CONNECTED)
+_WATCHED = sum(_CHANGES) | _CONNECTED
 
 
 class Dealer:
@@ -81,8 +83,11 @@ class Dealer:
         if self._monitor not in self._ready:
             return seen
         while self._monitor.poll(0):
-            event = int(recv_monitor_message(self._monitor, zmq.NOBLOCK)["event"])
-            if event in _CHANGES:
+            told = recv_monitor_message(self._monitor, zmq.NOBLOCK)
+            event = int(told["event"])
+            if event == _CONNECTED:
+                widen(int(told["value"]))
+            elif event in _CHANGES:
                 seen.append(_CHANGES[event])
         return seen
 

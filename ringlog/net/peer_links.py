@@ -19,6 +19,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from ringlog.errors import NodeFailed
 from ringlog.limits import FRAME_BYTES_MAX, PEER_MESSAGES_MAX
+from ringlog.net.listening import why_not_listening
 
 _log = logging.getLogger(__name__)
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -69,10 +70,7 @@ class PeerLinks:
         try:
             self._inbox.bind(endpoints[node_id])
         except zmq.ZMQError as error:
-            raise NodeFailed(
-                f"cannot listen for the cluster on {endpoints[node_id]}: {error.strerror}. "
-                "Another process may use the address: give this node another one in --cluster"
-            ) from None
+            raise NodeFailed(why_not_listening(endpoints[node_id], error, "--cluster")) from None
         self._poller = zmq.Poller()
         self._poller.register(self._inbox, zmq.POLLIN)
         self._outlets: dict[int, zmq.Socket[bytes]] = {}

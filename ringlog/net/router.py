@@ -17,8 +17,10 @@ from zmq.utils.monitor import recv_monitor_message
 
 from ringlog.errors import NodeFailed, RingClosed, RingCorrupt, RingStale
 from ringlog.limits import FRAME_BYTES_MAX, KIB, MIB
-from ringlog.net.connections import Connections, cut
+from ringlog.net.connections import Connections
 from ringlog.net.departed import Departed
+from ringlog.net.descriptors import cut, widen
+from ringlog.net.listening import why_not_listening
 from ringlog.net.service import NetService
 from ringlog.ring.board import Board, Links, ProcessState
 from ringlog.ring.link import LinkEnd
@@ -99,10 +101,7 @@ class RouterSocket:
         try:
             self.socket.bind(endpoint)
         except zmq.ZMQError as error:
-            raise NodeFailed(
-                f"cannot listen on {endpoint}: {error.strerror}. Another process may use the address: "
-                f"give another one with {self._setting}"
-            ) from None
+            raise NodeFailed(why_not_listening(endpoint, error, self._setting)) from None
         bound = self.socket.get_string(zmq.LAST_ENDPOINT)
         self._endpoints.append(bound.rstrip("\0"))
 
@@ -132,6 +131,7 @@ class RouterSocket:
             event = recv_monitor_message(self.monitor)
             if event["event"] == zmq.EVENT_ACCEPTED:
                 self.connections.accepted(event["value"])
+                widen(event["value"])
             elif event["event"] == zmq.EVENT_DISCONNECTED:
                 process = self.connections.process_of(event["value"])
                 client = self.connections.ended(event["value"])

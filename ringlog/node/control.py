@@ -57,15 +57,15 @@ class ProcessStatus(msgspec.Struct):
 class PartitionStatus(msgspec.Struct):
     """One of the hottest partitions."""
 
-    partition: int
+    partition_id: int
     """The number that the node has for it."""
     shard: int
     bytes_in: int
     bytes_in_per_s: float
     records_in: int
     topic: str | None = None
-    """None, as is the index: the node did not say in time."""
-    index: int | None = None
+    """None, as is the partition: the node did not say in time."""
+    partition: int | None = None
 
 
 class ClusterStatus(msgspec.Struct):
@@ -209,7 +209,7 @@ def _hottest(before: Any, after: Any, span: float, count: int = 5) -> list[Parti
     earlier = {int(row["partition"]): int(row["bytes_in"]) for row in before}
     rows = [
         PartitionStatus(
-            partition=int(row["partition"]),
+            partition_id=int(row["partition"]),
             shard=int(row["shard"]),
             bytes_in=int(row["bytes_in"]),
             bytes_in_per_s=(int(row["bytes_in"]) - earlier.get(int(row["partition"]), 0)) / span,

@@ -1,9 +1,12 @@
-"""How far consumer groups are behind, as Prometheus text: one question to each shard that keeps groups."""
+"""What metrics must ask a node for: the names of partitions, and how far consumer groups are behind."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ringlog.client.admin import Admin
 from ringlog.errors import RinglogError
+from ringlog.model import TopicPartition
 from ringlog.net.group_messages import GroupSummary
 
 TIMEOUT_S = 2.0
@@ -15,14 +18,22 @@ METRICS = {
 }
 
 
-def group_text(endpoint: str, timeout_s: float = TIMEOUT_S) -> str:
-    """The groups of the node that listens at an endpoint."""
+class Told(NamedTuple):
+    """What a node answered; None where it did not, so that the other metrics are told all the same."""
+
+    names: dict[int, TopicPartition] | None = None
+    groups: list[GroupSummary] | None = None
+
+
+def ask_node(endpoint: str, timeout_s: float = TIMEOUT_S) -> Told:
+    """Ask the node that listens at an endpoint: one question for the names, one to each shard that keeps groups."""
+    told = Told()
     try:
         with Admin(bootstrap=endpoint.removeprefix("tcp://")) as admin:
-            groups: list[GroupSummary] | None = admin.list_groups(timeout=timeout_s)
+            told = Told(admin.partition_names(timeout=timeout_s))
+            return told._replace(groups=admin.list_groups(timeout=timeout_s))
     except RinglogError:
-        groups = None  # the other metrics are told all the same, and this one says what is missing
-    return lag_lines(groups)
+        return told
 
 
 def lag_lines(groups: list[GroupSummary] | None) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ringlog.errors import NodeUnavailable
+from ringlog.model import TopicPartition
 from ringlog.node.identity import NodeInfo, is_locked, read_info
 from ringlog.ring.board import Board, ProcessState, Topology
 from ringlog.ring.shm import SharedMemory
@@ -93,8 +94,9 @@ class NodeView:
         return self.board.state(process)
 
 
-def prometheus_text(data_dir: str) -> str:
-    """What is on the pages of the node of a data directory, in Prometheus' text format."""
+def prometheus_text(data_dir: str, names: Mapping[int, TopicPartition] | None = None) -> str:
+    """What is on the pages of the node of a data directory, in Prometheus' text format. The pages have only the node's
+    own numbers of partitions; those without a name are told as such, with an empty topic."""
     view = NodeView(data_dir)
     lines: list[str] = []
     processes = list(view.process_rows())
@@ -110,7 +112,7 @@ def prometheus_text(data_dir: str) -> str:
             lines.append(f'{metric}{{role="{role}",index="{index}"}} {int(row[name])}')
     for name in HISTOGRAMS:
         lines += _histogram(name, processes)
-    lines += _partitions(view)
+    lines += _partitions(view, names or {})
     return "\n".join(lines) + "\n"
 
 
@@ -135,9 +137,9 @@ def _histogram(name: str, processes: list[tuple[int, str, int, Any]]) -> list[st
     return lines
 
 
-def _partitions(view: NodeView) -> list[str]:
+def _partitions(view: NodeView, names: Mapping[int, TopicPartition]) -> list[str]:
     lines: list[str] = []
-    rows = view.partitions()
+    rows = [(_partition_labels(row, names), row) for row in view.partitions()]
     for name, meaning in (
         ("bytes_in", "Bytes appended to a partition"),
         ("records_in", "Records appended to a partition"),
@@ -145,8 +147,11 @@ def _partitions(view: NodeView) -> list[str]:
     ):
         metric = f"ringlog_partition_{name}_total"
         lines += [f"# HELP {metric} {meaning}", f"# TYPE {metric} counter"]
-        for row in rows:
-            lines.append(
-                f'{metric}{{partition="{int(row["partition"])}",shard="{int(row["shard"])}"}} {int(row[name])}'
-            )
+        lines += [f"{metric}{{{labels}}} {int(row[name])}" for labels, row in rows]
     return lines
+
+
+def _partition_labels(row: Any, names: Mapping[int, TopicPartition]) -> str:
+    number = int(row["partition"])
+    topic, partition = names.get(number, ("", f"#{number}"))
+    return f'topic="{topic}",partition="{partition}",shard="{int(row["shard"])}"'

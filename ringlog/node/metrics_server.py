@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import signal
+import socket
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
-from ringlog.errors import InvalidRequest, RinglogError
+from ringlog.errors import InvalidRequest, NodeFailed, RinglogError
+from ringlog.net.listening import why_not_listening
 from ringlog.node.children import stop_with_parent
-from ringlog.node.group_metrics import group_text
-from ringlog.node.identity import read_info
+from ringlog.node.group_metrics import Told, ask_node, lag_lines
+from ringlog.node.identity import is_locked, read_info
 from ringlog.node.metrics import prometheus_text
+
+REQUEST_S = 1.0
+"""A scraper asks at once. One that does not must not keep the others waiting: they are served one by one."""
 
 
 def all_metrics(data_dir: str) -> str:
-    """What the pages of a node say, and what it answers of its groups."""
-    text = prometheus_text(data_dir)
+    """What the pages of a node say, and what it answers of its partitions' names and its groups."""
     info = read_info(data_dir)
-    return text if info is None else text + group_text(info.endpoints[0])
+    told = Told() if info is None or not is_locked(data_dir) else ask_node(info.endpoints[0])
+    return prometheus_text(data_dir, told.names) + lag_lines(told.groups)
 
 
 def serve_metrics(listen: str, data_dir: str, parent_pid: int) -> int:
@@ -28,6 +33,8 @@ def serve_metrics(listen: str, data_dir: str, parent_pid: int) -> int:
         raise InvalidRequest(f"metrics_listen={listen!r}: use HOST:PORT")
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = REQUEST_S
+
         def do_GET(self) -> None:
             if self.path.split("?")[0] not in ("/", "/metrics"):
                 self.send_error(404, "see /metrics")
@@ -46,5 +53,12 @@ def serve_metrics(listen: str, data_dir: str, parent_pid: int) -> int:
         def log_message(self, format: str, *args: object) -> None:
             """Scrapes are not news."""
 
-    HTTPServer((host.strip("[]") or "127.0.0.1", int(port)), Handler).serve_forever()
+    class Server(HTTPServer):
+        address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+
+    try:
+        server = Server((host.strip("[]") or "127.0.0.1", int(port)), Handler)
+    except (OSError, OverflowError) as error:
+        raise NodeFailed(why_not_listening(listen, error, "--metrics-listen")) from None
+    server.serve_forever()
     return 0

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from ringlog.config import NodeConfig
 from ringlog.controller.topic_config import node_defaults
 from ringlog.disk.choose import open_disk, preload
-from ringlog.errors import NodeFailed
+from ringlog.errors import NodeFailed, RinglogError
 from ringlog.log.removal import sweep_deleted
 from ringlog.node.belonging import require_belongs
 from ringlog.node.children import EXIT_MISMATCH, ChildSetup, run_child
@@ -209,6 +209,8 @@ class Supervisor:
             try:
                 self._become_child()
                 code = serve_metrics(listen, self.config.data_dir, os.getppid())
+            except RinglogError as error:
+                _log.error("%s", error)
             except BaseException:
                 _log.exception("metrics failed")
             finally:

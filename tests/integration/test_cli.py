@@ -273,7 +273,8 @@ def test_a_node_is_started_looked_at_and_stopped(tmp_path):
         named = run("status", "--bootstrap", address, "--json")
         assert named.returncode == ExitCode.OK
         hottest = json.loads(named.stdout)["hottest"]
-        assert (hottest[0]["topic"], hottest[0]["index"]) == ("warm", 2)
+        assert (hottest[0]["topic"], hottest[0]["partition"]) == ("warm", 2)
+        assert 'ringlog_partition_records_in_total{topic="warm",partition="2",shard=' in run("metrics").stdout
         other = run("stop", "--bootstrap", "127.0.0.1:1")
         assert other.returncode == ExitCode.REFUSED and f"listens on {address}" in other.stderr
         second = run("start")

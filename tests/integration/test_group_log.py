@@ -11,7 +11,7 @@ from ringlog.client.commits import OffsetAndMetadata
 from ringlog.limits import OFFSETS_PARTITIONS
 from ringlog.net.framing import Api
 from ringlog.net.group_messages import OFFSETS_TOPIC
-from ringlog.node.group_metrics import group_text
+from ringlog.node.group_metrics import ask_node, lag_lines
 from ringlog.records.partitioner import partition_for
 from tests.support.node import NodeProcess, wait_for
 from tests.support.patience import stretched
@@ -63,7 +63,9 @@ def test_lag_of_partitions_of_all_shards_is_answered_in_one_request(node):
         wait_for("lag in time", lambda: admin.describe_group("g").lag_ms > told.lag_ms, WITHIN_S)
         (listed,) = admin.list_groups()
         assert (listed.lag, listed.lag_ms >= told.lag_ms) == (6 * PARTITIONS, True)
-        assert f'ringlog_group_lag_records{{group="g"}} {6 * PARTITIONS}\n' in group_text(node.endpoint)
+        assert f'ringlog_group_lag_records{{group="g"}} {6 * PARTITIONS}\n' in lag_lines(
+            ask_node(node.endpoint).groups
+        )
         commit(consumer, 10)
         assert {(p.lag, p.lag_ms) for p in admin.describe_group("g").partitions} == {(0, 0)}
         commit(consumer, 1000)

@@ -165,6 +165,21 @@ def test_a_commit_in_the_background_says_when_it_is_done(team):
     assert done == [(6, None)]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_callback_of_a_commit_that_raises_does_not_end_the_consumer(team):
+    team.fill(6)
+    one, done = team.consumer(enable_auto_commit=False), []
+
+    def raising(offsets, error):
+        done.append(error)
+        raise ZeroDivisionError
+
+    team.poll_until(lambda found: len(found) == 6, one)
+    one.commit_async(callback=raising)
+    team.poll_until(lambda _found: done, one)
+    one.commit()  # the thread that called back still serves
+
+
 def test_a_slow_handler_causes_no_rebalance(team):
     team.fill(6)
     one = team.consumer("slow", session_timeout_ms=1_000)

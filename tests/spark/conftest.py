@@ -8,6 +8,8 @@ import sys
 import pytest
 
 import spark_bridge
+from spark_bridge.options import source_options
+from tests.support.stream_calls import SCHEMA
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +30,22 @@ def spark(tmp_path_factory):
     spark_bridge.register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def reader_of(ringlog_node):
+    """Makes stream readers of the topic `orders`, without Spark."""
+    from spark_bridge.stream_reader import StreamReader
+
+    made = []
+
+    def make(**options):
+        given = {"bootstrap": ringlog_node.bootstrap, "columns": "partition,offset", "bridge": "off"}
+        given |= {"subscribe": "orders", "startingOffsets": "earliest", **options}
+        said = {name: value for name, value in given.items() if value is not None}
+        made.append(StreamReader(source_options(said, streaming=True), SCHEMA))
+        return made[-1]
+
+    yield make
+    for reader in made:
+        reader.stop()

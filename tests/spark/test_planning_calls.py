@@ -2,62 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import signal
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
-from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 import ringlog
-from ringlog.errors import DataLoss
+from ringlog.errors import DataLoss, InvalidRequest
 from ringlog.records.scan import scan
 from spark_bridge.batch_reader import BatchReader
 from spark_bridge.direct import read_direct
 from spark_bridge.gaps import GapPolicy
 from spark_bridge.options import source_options
 from spark_bridge.planning import TASK_BYTES
-from spark_bridge.stream_reader import StreamReader
 from tests.support.spark_queries import BridgeProcess
-
-SCHEMA = StructType([StructField("partition", IntegerType()), StructField("offset", LongType())])
-
-
-@pytest.fixture
-def reader_of(ringlog_node):
-    made = []
-
-    def make(**options):
-        given = {"bootstrap": ringlog_node.bootstrap, "columns": "partition,offset", "bridge": "off"}
-        given |= {"subscribe": "orders", "startingOffsets": "earliest", **options}
-        made.append(StreamReader(source_options(given, streaming=True), SCHEMA))
-        return made[-1]
-
-    yield make
-    for reader in made:
-        reader.stop()
-
-
-def fill(node, count, partition=0):
-    with ringlog.Producer(bootstrap=node.bootstrap) as producer:
-        producer.produce_many("orders", [b"%d" % n for n in range(count)], partition=partition).result(30)
-
-
-def create(node, partitions=2):
-    with ringlog.Admin(bootstrap=node.bootstrap) as admin:
-        admin.create_topic("orders", partitions)
-
-
-def batch(reader, start, limit=None):
-    """One micro-batch: where it ends, and its rows."""
-    end = json.loads(json.dumps(reader.latestOffset(start, limit or ReadAllAvailable())))
-    rows = []
-    for part in reader.partitions(start, end):
-        for found in reader.read(part):
-            rows += zip(
-                found.column("partition").to_pylist(), found.column("offset").to_pylist(), strict=True
-            )
-    return end, sorted(rows)
+from tests.support.stream_calls import SCHEMA, batch, create, fill, lost_groups, offsets_of
 
 
 def test_batches_follow_each_other_without_gap_or_repeat(ringlog_node, reader_of):
@@ -136,21 +95,6 @@ def overtake(node, before):
         admin.delete_records("orders", before)
 
 
-def lost_groups(node):
-    with ringlog.Admin(bootstrap=node.bootstrap) as admin:
-        return {
-            group.group_id: {
-                tp.partition: at.metadata for tp, at in admin.group_offsets(group.group_id).items()
-            }
-            for group in admin.list_groups()
-            if group.group_id.startswith("spark-lost-")
-        }
-
-
-def offsets_of(batches):
-    return [at for one in batches for at in one.column("offset").to_pylist()]
-
-
 def test_what_retention_took_from_under_tasks_is_an_error_or_told_exactly_in_the_progress(
     ringlog_node, reader_of, caplog
 ):
@@ -171,7 +115,7 @@ def test_what_retention_took_from_under_tasks_is_an_error_or_told_exactly_in_the
     for _ in range(2):
         assert batch(reader, end) == (end, [])
         assert reader.reportLatestOffset()["lostOffsets"] == {"orders-1": 60}, "exact, and counted once"
-    assert "60 offsets of orders-1 [0, 60) are skipped" in caplog.text
+    assert "skipped, since failOnDataLoss=false: 60 offsets of orders-1 [0, 60)" in caplog.text
     assert "60 offsets of orders-1 were skipped by a task, since failOnDataLoss=false: [0, 60)" in caplog.text
     assert lost_groups(ringlog_node) == {}, "collected"
 
@@ -312,3 +256,21 @@ def test_a_range_goes_on_without_its_bridge_when_that_is_killed(ringlog_node, re
     (part,) = reader.partitions(start, end)
     assert part.value[1].bridge is None
     assert sum(piece.num_rows for piece in reader.read(part)) == 30_000
+
+
+def test_a_start_behind_the_end_of_a_log_is_refused(ringlog_node, reader_of):
+    create(ringlog_node, 1)
+    fill(ringlog_node, 10)
+    assert reader_of(startingOffsets='{"orders": {"0": 10}}').initialOffset()["orders"]["0"] == 10
+    with pytest.raises(InvalidRequest, match="orders-0 ends at 10, and has no offset 11 yet"):
+        reader_of(startingOffsets='{"orders": {"0": 11}}').initialOffset()
+
+
+def test_a_query_of_a_pattern_begins_before_its_first_topic(ringlog_node, reader_of):
+    reader = reader_of(subscribe=None, subscribePattern="ord.*")
+    start = reader.initialOffset()
+    assert batch(reader, start) == ({}, [])
+    create(ringlog_node, 1)
+    fill(ringlog_node, 5)
+    at, _ = batch(reader, start)
+    assert batch(reader, at)[1] == [(0, n) for n in range(5)]

@@ -29,6 +29,9 @@ class FakeConnection:
     def on_end(self, handler) -> None:
         """No thread, no end."""
 
+    def on_fork(self, handler) -> None:
+        """Nobody forks."""
+
     def check_runs(self) -> None:
         """It always does."""
 

@@ -65,8 +65,21 @@ def test_columns_that_nobody_gave_are_left_out():
 
 @pytest.mark.parametrize(
     "line",
-    [b"hello", b"[1]", b'{"partition": "x"}', b'{"value": {"base64": "*"}}', b'{"headers": 5}', b"\xff"],
+    [
+        b"hello",
+        b"[1]",
+        b'{"vlaue": "x"}',
+        b'{"partition": "x"}',
+        b'{"value": {"base64": "*"}}',
+        b'{"headers": 5}',
+        b"\xff",
+    ],
 )
 def test_a_line_that_is_no_record_is_named(line):
     with pytest.raises(BadLine, match="line 2 is no record in JSON"):
         read_json({"value": "good"}, line)
+
+
+def test_what_consume_prints_beside_the_record_is_left_aside():
+    [chunk] = read_json({"value": "1", "topic": "orders", "offset": 7})
+    assert chunk.values == [b"1"]

@@ -7,6 +7,8 @@ import json
 import pytest
 
 from cli.failures import ExitCode
+from ringlog.errors import UnknownTopic
+from tests.support.fake_client import FakeAdmin
 
 
 def lines(result):
@@ -166,3 +168,14 @@ def test_bootstrap_comes_from_the_environment_unless_it_is_given(run, node):
         "given:1",
         "127.0.0.1:9400",
     ]
+
+
+def test_a_partition_that_is_missing_is_not_called_a_missing_topic(run, node, monkeypatch):
+    def refuse(*_):
+        raise UnknownTopic("there is no orders-9")
+
+    node.create("orders", 2)
+    monkeypatch.setattr(FakeAdmin, "delete_records", refuse)
+    result = run("topic", "delete-records", "orders", "9=1")
+    assert result.exit_code == ExitCode.REFUSED
+    assert result.stderr.startswith("ringlog: there is no orders-9") and "Did you mean" not in result.stderr

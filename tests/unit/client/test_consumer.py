@@ -382,3 +382,35 @@ def test_settings_have_the_meaning_that_kafka_gives_them():
     assert ConsumerSettings().reset == LATEST
     assert ConsumerSettings(auto_offset_reset="earliest").reset == EARLIEST
     assert ConsumerSettings(auto_offset_reset="none").reset is None
+
+
+def test_a_second_thread_is_refused_while_one_polls_and_nothing_is_lost(broker):
+    broker.append(0, 10)
+    consumer = reading()
+    refused = []
+
+    def meddle():
+        for call in (lambda: consumer.poll(0), lambda: next(consumer), lambda: consumer.seek(TP, 0)):
+            with pytest.raises(InvalidRequest, match="another thread"):
+                call()
+            refused.append(call)
+
+    real = consumer._poller.records
+
+    def interrupted(*arguments):
+        other = threading.Thread(target=meddle)
+        other.start()
+        other.join()
+        return real(*arguments)
+
+    consumer._poller.records = interrupted
+    assert [record.offset for record in consumer.poll(0)] == list(range(10))
+    assert len(refused) == 3
+    consumer._poller.records = real
+    assert consumer.poll(0) == []  # and others may have their turn afterwards
+
+
+@pytest.mark.parametrize("wrong", [1, "t", ("t",), ("t", 0, 0, 0), None])
+def test_what_is_no_partition_is_named(wrong):
+    with pytest.raises(InvalidRequest, match="a partition is named like"):
+        Consumer().assign([wrong])

@@ -276,7 +276,7 @@ def test_a_program_that_ends_without_a_close_is_told_what_it_may_lose(node):
     assert b"records may be lost" in done.stderr
 
 
-def test_futures_of_a_producer_that_nobody_holds_fail_and_do_not_wait_forever(node):
+def test_futures_of_a_producer_that_nobody_holds_fail_and_do_not_wait_forever(node, caplog):
     producer = Producer(node.bootstrap, linger_ms=60_000)
     producer.produce("t", b"v", partition=0)
     node.before = lambda header, body: b"" if header.api_key == Api.PRODUCE else None
@@ -284,6 +284,28 @@ def test_futures_of_a_producer_that_nobody_holds_fail_and_do_not_wait_forever(no
     del producer
     gc.collect()
     assert {type(future.exception(5)) for future in futures} == {ClientClosed}
+    assert "records may be lost" in caplog.text  # who sends and forgets looks at no future
+
+
+def test_a_producer_that_was_flushed_goes_without_a_word(node, caplog):
+    producer = Producer(node.bootstrap)
+    producer.produce("t", b"v")
+    producer.flush(5)
+    del producer
+    gc.collect()
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"key": 5}, "key must be bytes, str or None, not int"),
+        ({"timestamp": 2**70}, "milliseconds of 63 bits"),
+    ],
+)
+def test_what_is_wrong_with_a_record_is_named(node, producer, wrong, said):
+    with pytest.raises((TypeError, InvalidRequest), match=said):
+        producer.produce("t", b"v", **wrong)
 
 
 def test_a_callback_may_produce_but_not_wait(node, producer):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import socket
 
 from ringlog.limits import UNFINISHED_BYTES_MAX
-from ringlog.net.connections import LOOKED_AT_MAX, Connections, cut, received_bytes, wire_bytes
+from ringlog.net.connections import LOOKED_AT_MAX, Connections, wire_bytes
+from ringlog.net.descriptors import UNIX_SEND_BUFFER_BYTES, cut, received_bytes, widen
 
 
 class Kernel:
@@ -103,3 +104,24 @@ def test_the_kernel_tells_what_a_connection_received_and_a_cut_ends_it():
             cut(accepted.fileno())
             assert client.recv(1) == b""
     cut(accepted.fileno())
+
+
+def test_a_connection_on_the_same_host_has_room_for_a_whole_batch_and_others_are_left_alone():
+    here, there = socket.socketpair(socket.AF_UNIX)
+    with here, there, socket.socket() as wire:
+        before = wire.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        for one in (here, wire):
+            widen(one.fileno())
+        with open("/proc/sys/net/core/wmem_max") as allowed:
+            room = min(UNIX_SEND_BUFFER_BYTES, int(allowed.read()))
+        assert here.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) >= room
+        assert wire.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) == before
+
+
+def test_widening_a_descriptor_that_was_closed_meanwhile_does_nothing():
+    here, there = socket.socketpair(socket.AF_UNIX)
+    fd = here.fileno()
+    here.close()
+    there.close()
+    widen(fd)
+    widen(-1)

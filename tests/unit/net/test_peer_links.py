@@ -82,5 +82,5 @@ def test_nodes_of_another_cluster_are_not_heard(pair: tuple[PeerLinks, PeerLinks
 
 
 def test_an_address_that_is_taken_is_refused_with_what_to_do(pair, endpoints: dict[int, str]):
-    with pytest.raises(NodeFailed, match="give this node another one in --cluster"):
+    with pytest.raises(NodeFailed, match="give another one with --cluster"):
         PeerLinks(1, endpoints)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ringlog.errors import NodeUnavailable
+from ringlog.model import TopicPartition
 from ringlog.node.identity import DataDirLock, NodeInfo
 from ringlog.node.metrics import _HELP, prometheus_text
 from ringlog.ring.board import Board, ProcessState, Topology
@@ -106,7 +107,9 @@ def test_partitions_that_are_served_are_told(pages):
     pages.rows[2].moved(7, bytes_in=5, records_in=2)
     pages.rows[2].show()
     found = samples(prometheus_text(pages.data_dir))
-    assert found["ringlog_partition_bytes_in_total", 'partition="7",shard="0"'] == 5
+    assert found["ringlog_partition_bytes_in_total", 'topic="",partition="#7",shard="0"'] == 5
+    found = samples(prometheus_text(pages.data_dir, {7: TopicPartition("orders", 3)}))
+    assert found["ringlog_partition_bytes_in_total", 'topic="orders",partition="3",shard="0"'] == 5
 
 
 def test_every_counter_says_what_it_counts():

@@ -49,7 +49,7 @@ def test_a_gap_that_is_accepted_is_counted_and_logged(caplog):
         policy.meet(gap)
         policy.meet(gap)
     assert policy.lost == {A: 40}
-    assert "20 offsets of a-0 [10, 30) are skipped" in caplog.text
+    assert "skipped, since failOnDataLoss=false: 20 offsets of a-0 [10, 30)" in caplog.text
 
 
 def test_a_gap_that_could_not_be_noted_is_not_skipped():
@@ -81,9 +81,10 @@ def test_the_longest_topic_fits_into_the_name_of_its_notes():
 
 
 def test_a_topic_that_was_made_anew_is_not_taken_for_the_old_one():
-    found = vanished({A: 50}, {"a": 1}, {A: 80}, {"a": 2})
-    assert found[A].part == OffsetRange("a", 0, 0, 50)
+    found = vanished({A: 50}, {"a": 1}, {A: 80}, {"a": 2}, seen={A: 70})
+    assert found[A].part == OffsetRange("a", 0, 50, 70), "what is known to have been there, unread"
     assert "made anew" in found[A].why
+    assert vanished({A: 50}, {"a": 1}, {A: 80}, {"a": 2})[A].part.offsets == 0, "nobody knows"
     assert vanished({A: 50}, {"a": 1}, {A: 80}, {"a": 1}) == {}
 
 

@@ -63,6 +63,19 @@ def test_columns_keep_the_order_of_the_schema():
         ({"subscribe": "a", "endingOffsets": "earliest"}, "nothing ends at earliest"),
         ({"subscribe": "a", "startingOffsets": "latest", "startingTimestamp": "5"}, "contradict"),
         ({"subscribe": "a", "endingOffsets": "latest", "endingTimestamp": "5"}, "contradict"),
+        ({"subscribe": "a", "startingTimestamp": "9", "endingTimestamp": "5"}, "9 is after 5"),
+        (
+            {
+                "subscribe": "a",
+                "startingOffsets": '{"a": {"0": 9, "1": -2}}',
+                "endingOffsets": '{"a": {"0": 5, "1": 0}}',
+            },
+            "a-0 would begin at 9 and end at 5",
+        ),
+        (
+            {"subscribe": "a", "columns": "key", "valueFormat": "json", "valueSchema": "a INT"},
+            "'columns' leaves out 'value'",
+        ),
         ({"assign": '{"a": "0"}'}, "'a' needs a list of partitions"),
         ({"assign": "[]"}, "'assign' must be JSON such as"),
         ({"subscribe": "a", "columns": "vlaue"}, "there is no 'vlaue'; there are key, value"),

@@ -131,3 +131,13 @@ def test_facts_of_machines_with_all_details_survive_their_file(tmp_path):
     cores = (Core(number=3, package=1, physical=2, numa_node=1, governor="powersave"),)
     found = msgspec.structs.replace(found, system=msgspec.structs.replace(found.system, cores=cores))
     assert msgspec.json.decode(msgspec.json.encode(found), type=type(found)) == found
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_anything_is_measured(run, tmp_path):
+    done = run("tune", "--data-dir", tmp_path / "data", "--report", tmp_path / "nowhere" / "page.html")
+    assert done.exit_code == 3 and "there is no such directory" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_way_back_is_told_with_its_directory(tune, tmp_path):
+    assert f"--undo --data-dir {tmp_path / 'data'}`" in tune("--apply").stdout
