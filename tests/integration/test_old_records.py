@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ import pytest
 import ringlog
 from ringlog.errors import InvalidRecord, InvalidRequest, OffsetOutOfRange
 from ringlog.model import TopicPartition
+from ringlog.node.control import status
 from tests.support.node import NodeProcess, wait_for
 from tests.support.patience import stretched
 
@@ -54,6 +57,17 @@ def describe(admin, topic):
     return admin.describe_topic(topic).partitions[0]
 
 
+def kill_shard(node):
+    """kill -9, and wait for the one that replaces it."""
+
+    def shard():
+        return next((one.pid for one in status(node.data_dir).processes if one.role == "shard"), None)
+
+    killed = shard()
+    os.kill(killed, signal.SIGKILL)
+    wait_for("another shard", lambda: shard() not in (killed, None), within_s=stretched(WITHIN_S))
+
+
 def test_a_topic_stays_below_its_size(node):
     with ringlog.Admin(node.bootstrap) as admin:
         config = {"segment.bytes": 1 << 20, "retention.bytes": 2 << 20}
@@ -91,6 +105,10 @@ def test_deleted_records_are_gone_for_all_readers_and_after_a_restart_of_the_sha
         assert describe(admin, "cut").log_start_offset == 10
         with pytest.raises(OffsetOutOfRange):
             admin.delete_records("cut", {0: 11})
+        kill_shard(node)
+        assert describe(admin, "cut").log_start_offset == 10
+        produce(node, "cut", [(None, b"after")])
+    assert [(r.offset, r.value) for r in consume(node, "cut")] == [(10, b"after")]
 
 
 def test_a_compacted_topic_keeps_the_latest_of_each_key_for_new_readers_and_those_under_way(node):
