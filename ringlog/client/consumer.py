@@ -324,7 +324,10 @@ class Consumer:
     # -- the end -----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the consumer and its thread: commit what was polled, leave the group. Twice is fine."""
+        """End the consumer and its thread: commit what was polled, leave the group. Twice is fine.
+
+        Not for a signal handler, which may interrupt this very client: set a flag there, and close where you poll.
+        """
         self._end(commit=True)
 
     def _end(self, *, commit: bool) -> None:
