@@ -9,7 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 _libc = ctypes.CDLL(None)
+_libc.malloc.argtypes, _libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
+_libc.free.argtypes = [ctypes.c_void_p]
+_libc.sbrk.argtypes, _libc.sbrk.restype = [ctypes.c_ssize_t], ctypes.c_void_p
 _M_MMAP_THRESHOLD = -3  # of <malloc.h>
+_LARGE_BYTES = 128 * 1024
+"""Blocks of this size and more are mapped and unmapped one by one."""
 
 
 def peak_bytes(work: Callable[[], Any]) -> int:
@@ -37,15 +42,26 @@ def peak_bytes(work: Callable[[], Any]) -> int:
 def _peak_bytes_here(work: Callable[[], Any]) -> int:
     work()  # a child maps the code that it runs page by page: that is no cost of the call
     # Memory that was freed before must not be at hand: using it again would not be seen.
-    _libc.mallopt(_M_MMAP_THRESHOLD, 128 * 1024)
+    _libc.mallopt(_M_MMAP_THRESHOLD, _LARGE_BYTES)
     _libc.malloc_trim(0)
+    _fill_holes()
     with open("/proc/self/clear_refs", "w") as reset:
         reset.write("5")  # the high-water mark becomes the present size
-    before, files_before = _status("VmRSS"), _status("RssFile")
+    before = _status("VmRSS")
     work()
-    # Pages of libraries that the system had taken away from an idle process come back: that is no cost of the call.
-    came_back = max(0, _status("RssFile") - files_before)
-    return max(0, _status("VmHWM") - before - came_back)
+    return max(0, _status("VmHWM") - before)
+
+
+def _fill_holes() -> None:
+    """Take all large holes of the heap, without touching them. What is freed there stays resident: earlier work would
+    decide how much of a call's garbage is counted."""
+    heap_end = _libc.sbrk(0)
+    size = 1 << 30
+    while size >= _LARGE_BYTES:
+        block = _libc.malloc(size)
+        if block is None or block >= heap_end:
+            _libc.free(block)
+            size //= 2
 
 
 def _status(field: str) -> int:
