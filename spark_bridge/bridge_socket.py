@@ -28,6 +28,8 @@ class BridgeSocket:
         self._known: set[bytes] = set()
         self._gone: deque[bytes] = deque(maxlen=_GONE_KEPT)
         """Those who left last: a message of theirs may come behind the news of it, and nobody would take the answer."""
+        self._left: list[bytes] = []
+        """Those of whom nobody was told yet."""
 
     @property
     def endpoints(self) -> list[str]:
@@ -58,6 +60,10 @@ class BridgeSocket:
             if name in self._gone:
                 continue
             if name not in self._known:
+                # The news of whoever had this descriptor before must not be taken for news of this one.
+                self._follow()
+                if name in self._gone:
+                    continue
                 self._known.add(name)
                 self._router.connections.met(descriptor(parts[0]), name)
             self._router.connections.took(name, sum(len(part) for part in parts))
@@ -69,10 +75,15 @@ class BridgeSocket:
 
     def left(self) -> list[bytes]:
         """The clients whose connections ended."""
+        self._follow()
+        left, self._left = self._left, []
+        return left
+
+    def _follow(self) -> None:
         gone = [client for client, _ in self._router.follow_connections(None)]
         self._known.difference_update(gone)
         self._gone.extend(gone)
-        return gone
+        self._left.extend(gone)
 
     def close(self) -> None:
         self._router.close()

@@ -126,8 +126,11 @@ def test_more_executors_than_readers_wait_their_turn_and_all_get_their_rows(
 
     with ThreadPoolExecutor(partitions) as threads:
         counts = threads.map(read, range(partitions))
-        wait_for("others wait", lambda: bridge._readers.waiting == partitions - readers, stretched(15))
-        assert len(bridge._readers) == readers
+        wait_for(
+            "others wait",
+            lambda: (len(bridge._readers), bridge._readers.waiting) == (readers, partitions - readers),
+            stretched(15),
+        )
         go_on.set()
         assert list(counts) == [500 + n for n in range(partitions)]
     assert len(bridge._readers) <= readers
