@@ -33,9 +33,9 @@ def wire_bytes(nbytes: int) -> int:
 class Connections:
     """The connections that are open, by their descriptors.
 
-    >>> connections = Connections(received=lambda fd: 70 * 1024 * 1024)
+    >>> connections = Connections(received=lambda fd: 90 * 1024 * 1024)
     >>> connections.accepted(7); connections.floods()
-    []
+    [7]
     """
 
     def __init__(self, received: Callable[[int], int | None] = received_bytes) -> None:
@@ -56,8 +56,8 @@ class Connections:
         return client in self._descriptors
 
     def accepted(self, fd: int) -> None:
-        """A connection began. What came before anybody looked is not held against it."""
-        self._taken[fd] = self._received(fd) or 0
+        """A connection began. What it sent before anybody looked counts too: no message of it came out unseen."""
+        self._taken[fd] = 0
         process = peer_process(fd)
         if process is not None:
             self._processes[fd] = process

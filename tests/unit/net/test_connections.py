@@ -41,12 +41,12 @@ def test_a_connection_with_unfinished_messages_is_found_at_the_bound():
     assert connections.floods() == [7]
 
 
-def test_what_was_received_before_a_connection_was_noticed_is_not_held_against_it():
+def test_what_was_received_before_a_connection_was_noticed_counts_too():
     kernel = Kernel()
     connections = Connections(kernel)
-    kernel.received[7] = 2 * UNFINISHED_BYTES_MAX
+    kernel.received[7] = UNFINISHED_BYTES_MAX + 1
     connections.accepted(7)
-    assert connections.floods() == []
+    assert connections.floods() == [7]
 
 
 def test_of_very_many_connections_each_has_its_turn_to_be_looked_at():
