@@ -139,7 +139,7 @@ class Preallocation:
     def next_range(
         self, end: int, allocated: int, segment_bytes: int, now_ms: int, step_max: int = PREALLOCATE_BYTES_MAX
     ) -> tuple[int, int] | None:
-        """(position, length) to reserve now, or None while half a step is left beyond `end`."""
+        """(position, length) to reserve now, both in whole blocks, or None while half a step is left beyond `end`."""
         self._step = min(self._step, step_max)
         if allocated - end >= self._step // 2 or (allocated >= segment_bytes and end <= allocated):
             return None
@@ -149,5 +149,5 @@ class Preallocation:
             self._step = min(max(grown, PREALLOCATE_BYTES_MIN), step_max)
         self._last_ms = now_ms
         start = block_floor(allocated)
-        wanted = min(start + self._step, block_ceil(segment_bytes))
+        wanted = min(start + block_floor(self._step), block_ceil(segment_bytes))
         return start, max(wanted, block_ceil(end) + BLOCK_BYTES) - start

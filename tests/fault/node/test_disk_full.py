@@ -9,6 +9,7 @@ import pytest
 
 import ringlog
 from ringlog.errors import DiskFull, RinglogError
+from ringlog.limits import MIB
 from ringlog.node import control
 from ringlog.node.reserve import RESERVE_NAME
 from tests.support.amounts import cases
@@ -19,6 +20,7 @@ from tests.support.small_disk import Ballast, on_a_small_disk, run_in_namespace,
 from tests.support.trial import TOPIC, Trial
 
 RECOVERED_WITHIN_S = 10.0
+FILLER = b"\xee" * 200_000
 
 
 @pytest.mark.timeout(3600)
@@ -120,6 +122,31 @@ def test_a_disk_that_others_fill_to_the_end_leaves_the_node_room_for_its_own_wor
             wait_for("a reserve again", lambda: reserve.stat().st_size >= 5 << 20, stretched(5))
 
 
+@on_a_small_disk
+def test_retention_goes_on_while_the_disk_is_full_and_makes_room_again(tmp_path: Path):
+    with small_disk(tmp_path, size_mib=256) as disk:
+        (tmp_path / "trial").mkdir()
+        with (
+            Trial(tmp_path / "trial", data_dir=disk / "data") as trial,
+            ringlog.Admin(trial.node.bootstrap) as admin,
+            trial.client() as client,
+        ):
+            admin.create_topic("old", num_partitions=1, config={"segment.bytes": 1 << 20})
+            (partition,) = client.partition_ids("old")
+            for _ in range(48 * MIB // len(FILLER)):
+                client.produce(partition, [FILLER])
+            end = client.end_offset(partition)
+            Ballast(disk).leave(4 * MIB)  # and it stays
+            wait_for("a refusal", lambda: _refusal(client, partition) == "DISK_FULL", stretched(10))
+
+            admin.alter_topic("old", {"retention.bytes": 4 * MIB})
+            wait_for("produce again", lambda: _refusal(client, partition) is None, stretched(RECOVERED_WITHIN_S))
+            start = client.start_offset(partition)
+            assert 0 < end - start <= 5 * MIB // len(FILLER), f"{start} to {end}"
+            records, _ = client.read(partition, start)
+            assert (records[0].offset, records[0].value) == (start, FILLER)
+
+
 def _tried(call):
     try:
         return call()
@@ -140,9 +167,6 @@ def _refusal(client: RawClient, partition: int) -> str | None:
         assert error.retriable, f"{error.code}: {error}"
         return error.code
     return None
-
-
-FILLER = b"\xee" * 200_000
 
 
 def _is_taken(client: RawClient) -> bool:

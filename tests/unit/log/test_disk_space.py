@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ringlog.disk.api import Space
 from ringlog.errors import DiskFull
-from ringlog.limits import GIB, KIB, MIB, PREALLOCATE_BYTES_MAX, PREALLOCATE_BYTES_MIN
+from ringlog.limits import BLOCK_BYTES, GIB, KIB, MIB, PREALLOCATE_BYTES_MAX, PREALLOCATE_BYTES_MIN
 from ringlog.log.disk_space import DiskSpace
 from ringlog.log.partition import LogStatus
+from ringlog.log.segment import Preallocation
 from ringlog.log.settings import LogSettings
 from ringlog.model import TopicPartition
 from tests.support.fake_disk import FakeDisk
@@ -73,9 +76,23 @@ def test_less_is_reserved_ahead_as_space_ends():
     assert space_with(0).step_bytes_max() == PREALLOCATE_BYTES_MIN
 
 
-def test_a_filling_disk_refuses_appends_before_any_partition_is_fenced_and_recovers():
+@given(st.integers(PREALLOCATE_BYTES_MIN, 8 * MIB), st.lists(st.integers(1, 300_000), max_size=40))
+def test_what_is_reserved_is_whole_blocks_whatever_room_there_is(step_max, appends):
+    plan, end, allocated = Preallocation(), 0, 0
+    for now_ms, nbytes in enumerate(appends):
+        end += nbytes
+        wanted = plan.next_range(end, allocated, 4 * MIB, now_ms, step_max)
+        if wanted is not None:
+            position, length = wanted
+            assert position % BLOCK_BYTES == length % BLOCK_BYTES == 0
+            allocated = position + length
+        assert allocated >= end
+
+
+@pytest.mark.parametrize("space_bytes", [24 * MIB, 100 * MIB + 12_345])
+def test_a_filling_disk_refuses_appends_before_any_partition_is_fenced_and_recovers(space_bytes):
     disk = FakeDisk(seed=2)
-    disk.faults.space_bytes = 24 * MIB
+    disk.faults.space_bytes = space_bytes
     world = LogWorld(disk, LogSettings(segment_bytes=4 * MIB, retention_bytes=200 * MIB))
     taken = 0
     with pytest.raises(DiskFull):
@@ -84,7 +101,7 @@ def test_a_filling_disk_refuses_appends_before_any_partition_is_fenced_and_recov
             world.settle()
             world.now_ms += 10
             taken += 1
-    assert 150 < taken < 240
+    assert 0.6 < taken * 100 * KIB / space_bytes < 0.97
     assert world.log.status is LogStatus.OPEN
     # Reads go on, and so does retention, which makes room.
     assert len(world.values()) == taken
