@@ -140,7 +140,9 @@ def test_retention_goes_on_while_the_disk_is_full_and_makes_room_again(tmp_path:
             wait_for("a refusal", lambda: _refusal(client, partition) == "DISK_FULL", stretched(10))
 
             admin.alter_topic("old", {"retention.bytes": 4 * MIB})
-            wait_for("produce again", lambda: _refusal(client, partition) is None, stretched(RECOVERED_WITHIN_S))
+            wait_for(
+                "produce again", lambda: _refusal(client, partition) is None, stretched(RECOVERED_WITHIN_S)
+            )
             start = client.start_offset(partition)
             assert 0 < end - start <= 5 * MIB // len(FILLER), f"{start} to {end}"
             records, _ = client.read(partition, start)
