@@ -60,8 +60,9 @@ def test_a_node_joins_and_another_one_is_drained_stopped_and_removed_for_good(tm
             assert "is running" in command(trial, "remove", 3, code=3)
             trial.stop(3)
             assert json.loads(command(trial, "remove", 3)) == {"removed": 3}
-            found = admin.describe_cluster()
-            assert found.healthy and [one.node_id for one in found.nodes] == [*LEFT]
+            # Any node is asked, and hears of it from the controller a moment later.
+            soon("the end of it", lambda: [one.node_id for one in admin.describe_cluster().nodes] == [*LEFT])
+            assert admin.describe_cluster().healthy
         sent += [producer.produce(TOPIC, b"%d" % n, partition=n % 3) for n in range(30, 60)]
 
         trial.nodes[3].start(wait=False)
