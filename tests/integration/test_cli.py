@@ -10,9 +10,11 @@ import sys
 import time
 
 import pytest
+from click.testing import CliRunner
 
 import ringlog
 from cli.failures import ExitCode
+from cli.group import group
 
 PROGRAM = [sys.executable, "-m", "cli.main"]
 WITHIN_S = 60
@@ -112,6 +114,41 @@ def test_a_group_is_looked_at_set_back_and_deleted(ringlog_command, ringlog_node
     assert "Would delete billing with 2 offsets" in ringlog_command("group", "delete", "billing").stdout
     assert "Deleted billing" in ringlog_command("group", "delete", "billing", "--execute").stdout
     assert objects(ringlog_command("group", "list", "--json")) == []
+
+
+def test_a_group_is_set_to_wherever_it_is_told_and_no_further_than_the_log_goes(
+    ringlog_command, ringlog_node
+):
+    first_ms = 1_700_000_000_000
+    with ringlog.Admin(bootstrap=ringlog_node.bootstrap) as admin:
+        admin.create_topic("orders", 1)
+        with ringlog.Producer(bootstrap=ringlog_node.bootstrap) as producer:
+            for number in range(10):
+                producer.produce("orders", b"%d" % number, timestamp=first_ms + 1000 * number)
+        settings = {"bootstrap": ringlog_node.bootstrap, "enable_auto_commit": False}
+        with ringlog.Consumer(group_id="billing", **settings) as consumer:
+            consumer.commit({("orders", 0): 5})
+        reset = ["reset", "billing", "--execute", "--json", "--bootstrap", ringlog_node.bootstrap]
+        before = 5
+        for where, after in (
+            (("--to", "latest"), 10),
+            (("--to", "3"), 3),
+            (("--shift", "4"), 7),
+            (("--shift", "-2"), 5),
+            (("--to", f"{first_ms + 1001}"), 2),
+            (("--to", "2023-11-14T22:13:26Z"), 6),
+            (("--to", "2033-01-01T00:00:00Z"), 10),
+            (("--to", "offset:99"), 10),
+            (("--shift", "-99"), 0),
+        ):
+            told = json.loads(CliRunner().invoke(group, [*reset, *where]).stdout)
+            assert (told["before"], told["after"], told["executed"]) == (before, after, True), where
+            [held] = admin.describe_group("billing").partitions
+            assert held.committed == after, where
+            before = after
+    ringlog_command("group", "reset", "billing", "--to", "4", "--execute")
+    read = ringlog_command("consume", "orders", "--group", "billing", "--exit-at-end").stdout.split()
+    assert read == ["4", "5", "6", "7", "8", "9"], "and there it goes on"
 
 
 def test_what_was_produced_is_consumed(ringlog_command):

@@ -98,12 +98,16 @@ def test_members_share_the_partitions_and_only_what_must_moves(team):
     team.settle(first)
     second = team.consumer("b")
     team.settle(first, second)
-    (_, _, all_of_them), (who, what, moved) = team.heard[:2]
-    assert (len(all_of_them), who, what, len(moved)) == (6, "a", "revoked", 3)
-    assert ("b", "assigned", moved) in team.heard
+    kept, moved = (sorted(tp.partition for tp in one.assignment()) for one in (first, second))
+    assert sorted(kept + moved) == list(range(PARTITIONS)), "nobody reads what another one has"
+    assert team.heard == [
+        ("a", "assigned", [0, 1, 2, 3, 4, 5]),
+        ("a", "revoked", moved),
+        ("b", "assigned", moved),
+    ], "what stays is taken from nobody and given to nobody again"
     second.close()
     team.settle(first)
-    assert team.heard[-1] == ("a", "assigned", moved)
+    assert team.heard[3:] == [("b", "revoked", moved), ("a", "assigned", moved)]
 
 
 def test_every_record_is_read_once_while_members_come_and_go(team):
