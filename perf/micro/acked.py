@@ -20,7 +20,7 @@ BUSY_MAX_S = 10.0
 def store_of_a_shard(disk: Disk, root: str) -> LogStore:
     """A store whose memory is mapped before it begins, as a shard's is: on a virtual machine the first touch of a
     page can cost more than the write of its bytes, and it happens once in a shard's life."""
-    region = SharedMemory.create("perf", TAIL_BYTES_PER_SHARD)
+    region = SharedMemory.create("perf", TAIL_BYTES_PER_SHARD, is_for_disk=True)
     region.unlink()
     region.populate()
     return LogStore(disk, root, memory=memoryview(region.memory))

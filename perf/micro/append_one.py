@@ -56,6 +56,7 @@ def run(bench: Bench) -> Result:
             store.run(now_ms=wall_ms())
             for _ in range(groups - 1):
                 following = append(store, NAME, made)
+                store.run(now_ms=wall_ms())  # two that went in one write leave the disk idle until this one
                 run_until(store, {NAME: acked})
                 acked = following
             run_until(store, {NAME: acked})

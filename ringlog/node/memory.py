@@ -41,7 +41,9 @@ class NodeMemory:
         self.stats_memory = SharedMemory.create(
             "stats", StatsPage.bytes_needed(processes), StatsPage.head_bytes(processes)
         )
-        self.regions = [SharedMemory.create(f"region-{n}", size) for n in range(topology.shards)]
+        self.regions = [
+            SharedMemory.create(f"region-{n}", size, is_for_disk=True) for n in range(topology.shards)
+        ]
         self.board = Board(memoryview(self.board_memory.memory), topology)
         self.stats = StatsPage(
             memoryview(self.stats_memory.memory), processes, reserve=self.stats_memory.reserve

@@ -19,6 +19,7 @@ import secrets
 import posix_ipc
 
 from ringlog.errors import InvalidRequest
+from ringlog.ring.huge_pages import collapse
 
 NAME_PREFIX = "/ringlog-"
 SHM_DIR = "/dev/shm"
@@ -44,11 +45,14 @@ class SharedMemory:
         self.memory = mmap.mmap(fd, 0)
 
     @classmethod
-    def create(cls, label: str, size_bytes: int, reserved_bytes: int | None = None) -> SharedMemory:
+    def create(
+        cls, label: str, size_bytes: int, reserved_bytes: int | None = None, *, is_for_disk: bool = False
+    ) -> SharedMemory:
         """A new zeroed segment of mode 0600, named `/ringlog-<label>-<random>`.
 
         Its pages are reserved now: OSError (ENOSPC) here instead of SIGBUS at some later store. All of them, or the
-        first `reserved_bytes`: whoever stores beyond calls `reserve` before.
+        first `reserved_bytes`: whoever stores beyond calls `reserve` before. `is_for_disk`: much of it is written to
+        a device, which large pages make faster.
         """
         if not _LABEL.fullmatch(label) or size_bytes <= 0:
             raise InvalidRequest(
@@ -60,6 +64,8 @@ class SharedMemory:
             if not _lock_shared(fd):
                 continue
             try:
+                if is_for_disk:
+                    collapse(fd, size_bytes)
                 os.posix_fallocate(fd, 0, size_bytes if reserved_bytes is None else reserved_bytes)
                 return cls(name, fd)
             except OSError:
