@@ -18,14 +18,12 @@ from ringlog.node.clean_stop import CLEAN_STOP_NAME
 from ringlog.node.control import status
 from ringlog.node.metrics import prometheus_text
 from ringlog.node.quorum_store import QuorumStore, look
-from tests.support.cluster import TOPIC, ClusterNode, ClusterTrial, free_ports
+from tests.support.cluster import BACK_WITHIN_S, TOPIC, ClusterNode, ClusterTrial, free_ports
 from tests.support.node import NodeProcess, wait_for
 from tests.support.patience import stretched
 from tests.support.raw_client import RawClient
 
 WITHIN_S = 20.0
-BACK_WITHIN_S = 5.0
-"""From being ready to being in sync everywhere."""
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +145,7 @@ def test_what_the_cluster_lacks_is_told_by_status_and_metrics(cluster: ClusterTr
         assert found.cluster is not None and found.cluster.nodes_fenced == 1
         assert any("not in sync" in what for what in found.wrong)
     cluster.start(victim)
-    cluster.wait_in_sync()
+    cluster.wait_in_sync(within_s=BACK_WITHIN_S)
     for node in cluster.nodes.values():
         soon("nothing lacks", lambda node=node: metric(node, "under_replicated_partitions") == 0)
         assert metric(node, "cluster_nodes") == 3 and metric(node, "cluster_nodes_fenced") == 0

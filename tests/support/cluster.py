@@ -34,6 +34,8 @@ READY_WITHIN_S = 15.0
 """Three nodes that start at once on two cores, elect a controller and register."""
 IN_SYNC_WITHIN_S = 15.0
 """Until a node that came back holds all that it missed, and the controller has taken it in."""
+BACK_WITHIN_S = 5.0
+"""The same for a node that missed little: what is promised of every restart, from the moment that it is ready."""
 
 
 class ClusterNode(NodeProcess):
