@@ -17,6 +17,7 @@ from ringlog.model import TopicPartition
 from ringlog.records.decode import decode_columns
 from ringlog.records.format import APPEND_TIME_BIT, CONTROL_BIT
 from ringlog.records.scan import scan
+from spark_bridge.bad_values import FAIL, BadValues
 from spark_bridge.values import arrow_values, json_values
 
 _pair = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
@@ -73,22 +74,23 @@ def timestamp_types(data: memoryview, count: int) -> npt.NDArray[np.int32]:
 class RowMaker:
     """Makes record batches of a query's schema out of decoded ones of one partition."""
 
-    def __init__(self, tp: TopicPartition, schema: pa.Schema, value_format: str) -> None:
+    def __init__(self, tp: TopicPartition, schema: pa.Schema, value_format: str, mode: str = FAIL) -> None:
         self._tp = tp
         self._schema = schema
         self._format = value_format
+        self._bad = BadValues(tp, mode)
         self._topic: Any = None
 
     def rows(self, made: pa.RecordBatch) -> pa.RecordBatch:
-        """One row for each record; of Arrow values, as many as they hold. Raises BadValue."""
+        """One row for each record; of Arrow values, as many as they hold; none of those that are to be left out. Raises
+        BadValue."""
         value: pa.Array = None
         if self._format != "binary" and "value" in self._schema.names:
             wanted = self._schema.field("value").type
             offsets = made.column("offset").to_numpy()
-            if self._format == "json":
-                value = json_values(made.column("value"), wanted, self._tp, offsets)
-            else:
-                value, records = arrow_values(made.column("value"), wanted, self._tp, offsets)
+            parse = json_values if self._format == "json" else arrow_values
+            value, records = parse(made.column("value"), wanted, self._bad, offsets)
+            if records is not None:
                 made = made.drop_columns(["value"]).take(pa.array(records))
         elif "value" in self._schema.names:
             value = made.column("value")

@@ -11,6 +11,7 @@ from typing import Any
 from ringlog.client.settings import DEFAULT_BOOTSTRAP, endpoints_of
 from ringlog.errors import InvalidRequest
 from ringlog.model import TopicPartition
+from spark_bridge.bad_values import MODES
 
 EARLIEST = -2
 LATEST = -1
@@ -31,6 +32,7 @@ _NAMES = (
     "includeHeaders",
     "maxOffsetsPerTrigger",
     "minPartitions",
+    "mode",
     "operationTimeoutMs",
     "startingOffsets",
     "startingTimestamp",
@@ -83,6 +85,8 @@ class SourceOptions:
     columns: tuple[str, ...]
     value_format: str
     value_schema: str | None
+    mode: str
+    """What becomes of values that do not fit it: one of `bad_values.MODES`."""
     group_id: str | None
     patience_s: float
     """How long the node may be away before the query fails."""
@@ -123,6 +127,7 @@ def source_options(given: Mapping[str, str], streaming: bool | None = None) -> S
         columns=columns,
         value_format=value_format,
         value_schema=options.get("valueSchema"),
+        mode=_one_of(options, "mode", MODES),
         group_id=options.get("groupId"),
         patience_s=(_number(options, "operationTimeoutMs", 1) or PATIENCE_MS) / 1000,
     )
@@ -170,6 +175,10 @@ def _check_together(options: Mapping[str, str], value_format: str) -> None:
             raise InvalidRequest(f"options '{one}' and '{other}' contradict each other: say one of them")
     if "valueSchema" in options and value_format == "binary":
         raise InvalidRequest("option 'valueSchema' needs 'valueFormat': json or arrow")
+    if "mode" in options and value_format == "binary":
+        raise InvalidRequest(
+            "option 'mode' needs 'valueFormat': it says what becomes of values that are no json or arrow"
+        )
     if value_format != "binary" and "valueSchema" not in options:
         raise InvalidRequest("option 'valueFormat' needs 'valueSchema', such as 'user STRING, at TIMESTAMP'")
 
@@ -243,10 +252,10 @@ def _number(options: Mapping[str, str], name: str, low: int) -> int | None:
 
 
 def _one_of(options: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> str:
-    text = options.get(name, allowed[0]).lower()
-    if text not in allowed:
+    found = {one.lower(): one for one in allowed}.get(options.get(name, allowed[0]).lower())
+    if found is None:
         raise InvalidRequest(f"option '{name}' must be one of {', '.join(allowed)}, not '{options[name]}'")
-    return text
+    return found
 
 
 def _json(text: str, option: str, example: str) -> dict[str, Any]:

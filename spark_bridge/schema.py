@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from ringlog.errors import InvalidRequest
+from spark_bridge.bad_values import CORRUPT
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -55,3 +56,10 @@ def check_schema(options: SourceOptions, schema: StructType) -> None:
             f"the source has the columns {', '.join(options.columns)}, and .schema(...) asks for "
             f"{', '.join(schema.fieldNames())}: choose with option 'columns', and give no schema"
         )
+    for field in getattr(schema["value"].dataType, "fields", ()) if "value" in options.columns else ():
+        if field.name == CORRUPT and (
+            options.value_format != "json" or field.dataType.typeName() != "string"
+        ):
+            raise InvalidRequest(
+                f"option 'valueSchema': '{CORRUPT}' is a STRING, and only for valueFormat=json"
+            )

@@ -38,7 +38,7 @@ def read_rows(options: SourceOptions, schema: StructType, task: Task) -> Iterato
     from spark_bridge.arrow_rows import RowMaker, decoded_columns, within
 
     part = task.part
-    maker = RowMaker(part.tp, to_arrow_schema(schema, timezone="UTC"), options.value_format)
+    maker = RowMaker(part.tp, to_arrow_schema(schema, timezone="UTC"), options.value_format, options.mode)
     for made, start in _decoded(options, task, decoded_columns(options.columns)):
         rows = within(made, start, part.end)
         if rows.num_rows:

@@ -93,6 +93,17 @@ def test_values_become_columns(spark, ringlog_node):
     assert [(tuple(row.value), row.offset) for row in rows.collect()] == [(("ann", 1), 0), (("bob", 2), 0)]
 
 
+def test_a_bad_document_is_named_or_put_aside_as_the_query_says(spark, ringlog_node):
+    with ringlog.Producer(bootstrap=ringlog_node.bootstrap) as producer:
+        for value in (b'{"n": 1}', b"bad", b'{"n": 3}'):
+            producer.produce("docs", value, partition=0)
+    options = {"subscribe": "docs", "valueFormat": "json", "valueSchema": "n INT, _corrupt_record STRING"}
+    with pytest.raises(Exception, match=r"docs-0, offset 1: .*mode=PERMISSIVE"):
+        reader(spark, ringlog_node, **options).collect()
+    rows = reader(spark, ringlog_node, mode="PERMISSIVE", **options).collect()
+    assert [(row.offset, *row.value) for row in rows] == [(0, 1, None), (1, None, "bad"), (2, 3, None)]
+
+
 def test_what_is_gone_is_named_or_skipped_as_the_query_says(spark, ringlog_node):
     create(ringlog_node, "short", 1)
     fill(ringlog_node, "short", 100)

@@ -6,15 +6,17 @@ import signal
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import IntegerType, LongType, StructType
 
 import ringlog
-from ringlog.errors import DataLoss, InvalidRequest
+from ringlog.errors import BadValue, DataLoss, InvalidRequest
 from ringlog.records.scan import scan
 from spark_bridge.batch_reader import BatchReader
 from spark_bridge.direct import read_direct
 from spark_bridge.gaps import GapPolicy
 from spark_bridge.options import source_options
 from spark_bridge.planning import TASK_BYTES
+from spark_bridge.stream_reader import StreamReader
 from tests.support.spark_queries import BridgeProcess
 from tests.support.stream_calls import SCHEMA, batch, create, fill, lost_groups, offsets_of
 
@@ -47,6 +49,30 @@ def test_the_same_offsets_are_the_same_rows_on_any_reader(ringlog_node, reader_o
         row for part in again.partitions(start, end) for one in again.read(part) for row in one.to_pylist()
     ]
     assert sorted((row["partition"], row["offset"]) for row in found) == rows
+
+
+def test_a_stream_that_a_bad_document_ended_goes_on_when_it_is_told_what_to_do_with_it(ringlog_node):
+    create(ringlog_node, partitions=1)
+    with ringlog.Producer(bootstrap=ringlog_node.bootstrap) as producer:
+        for value in (b'{"n": 1}', b"bad", b'{"n": 3}'):
+            producer.produce("orders", value)
+    schema = StructType().add("value", StructType().add("n", IntegerType())).add("offset", LongType())
+    given = {
+        "bootstrap": ringlog_node.bootstrap,
+        "bridge": "off",
+        "subscribe": "orders",
+        "columns": "value,offset",
+    }
+    given |= {"startingOffsets": "earliest", "valueFormat": "json", "valueSchema": "n INT"}
+    first = StreamReader(source_options(given, streaming=True), schema)
+    start = first.initialOffset()
+    end = first.latestOffset(start, ReadAllAvailable())
+    with pytest.raises(BadValue, match=r"orders-0, offset 1: .*mode=PERMISSIVE"):
+        [list(first.read(part)) for part in first.partitions(start, end)]
+    first.stop()
+    again = StreamReader(source_options({**given, "mode": "DROPMALFORMED"}, streaming=True), schema)
+    assert offsets_of(found for part in again.partitions(start, end) for found in again.read(part)) == [0, 2]
+    again.stop()
 
 
 def test_available_now_ends_where_the_log_ended(ringlog_node, reader_of):

@@ -7,6 +7,7 @@ import pyarrow as pa
 from ringlog.model import TopicPartition
 from ringlog.records.encode import encode
 from spark_bridge.arrow_rows import RowMaker, decoded, decoded_columns, decoded_schema, within
+from spark_bridge.bad_values import DROP, NULL
 
 TP = TopicPartition("orders", 3)
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -64,3 +65,18 @@ def test_what_travels_through_a_bridge_is_the_same():
     assert made.schema.equals(decoded_schema(columns))
     back = pa.ipc.read_record_batch(made.serialize(), decoded_schema(columns))
     assert back.equals(made)
+
+
+def test_a_row_whose_value_is_left_out_takes_none_of_its_neighbours_along():
+    schema = pa.schema(
+        [SCHEMA.field("key"), pa.field("value", pa.struct([("n", pa.int64())])), SCHEMA.field("offset")]
+    )
+    data = encode([b'{"n": 1}', b"bad", b'{"n": 3}'], keys=[b"a", b"b", b"c"], timestamps=1, base_offset=10)
+    made = decoded(memoryview(bytes(data)), decoded_columns(schema.names))
+    one, three = (
+        {"key": b"a", "value": {"n": 1}, "offset": 10},
+        {"key": b"c", "value": {"n": 3}, "offset": 12},
+    )
+    assert RowMaker(TP, schema, "json", DROP).rows(made).to_pylist() == [one, three]
+    bad = {"key": b"b", "value": None, "offset": 11}
+    assert RowMaker(TP, schema, "json", NULL).rows(made).to_pylist() == [one, bad, three]

@@ -82,6 +82,11 @@ def test_columns_keep_the_order_of_the_schema():
         ({"subscribe": "a", "valueFormat": "avro"}, "must be one of binary, json, arrow"),
         ({"subscribe": "a", "valueFormat": "json"}, "needs 'valueSchema'"),
         ({"subscribe": "a", "valueSchema": "a INT"}, "needs 'valueFormat'"),
+        ({"subscribe": "a", "mode": "PERMISSIVE"}, "'mode' needs 'valueFormat'"),
+        (
+            {"subscribe": "a", "valueFormat": "json", "valueSchema": "a INT", "mode": "lenient"},
+            "'mode' must be one of FAILFAST, PERMISSIVE, DROPMALFORMED, not 'lenient'",
+        ),
     ],
 )
 def test_a_wrong_option_is_named_with_the_right_one(given, said):
@@ -101,3 +106,9 @@ def test_a_stream_has_no_end(name):
 def test_a_batch_read_makes_no_progress(name):
     with pytest.raises(InvalidRequest, match=f"'{name}' is for streams"):
         source_options({"subscribe": "a", name: "5"}, streaming=False)
+
+
+def test_bad_values_end_a_query_unless_it_says_otherwise():
+    given = {"subscribe": "a", "valueFormat": "JSON", "valueSchema": "a INT"}
+    assert source_options(given).mode == "FAILFAST"
+    assert source_options({**given, "mode": "dropMalformed"}).mode == "DROPMALFORMED"
