@@ -133,6 +133,8 @@ class Sender:
         if batch.builder is not None:
             batch.data = batch.builder.finish(self._codec, self._level)
             batch.builder = None
+        if batch.attempts:
+            batch.data = bytearray(batch.data)  # the socket may still be reading what was sent before
         if batch.attempts == 0 or not batch.in_doubt:
             producer = queue.producer if batch.sequence >= 0 else None
             number, epoch = (-1, -1) if producer is None else producer

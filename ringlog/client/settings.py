@@ -73,7 +73,7 @@ class ProducerSettings(ClientSettings, frozen=True, kw_only=True):
     """"all" (or -1): as durable as the topic says on all in-sync replicas; 1: on the leader; 0: nobody answers."""
     linger_ms: float = 0
     """How long a batch waits for more records. With 0 a small one still grows while an earlier one is in flight."""
-    batch_size: int = 512 * limits.KIB
+    batch_size: int = 768 * limits.KIB
     """The most that one batch gathers. A batch costs the node the same work whether it is large or small."""
     buffer_memory: int = 64 * limits.MIB
     """Bytes of records that wait for their answer; past it `produce` blocks."""

@@ -312,3 +312,14 @@ class RingReader:
     def capacity(self) -> int: ...
     @property
     def generation(self) -> int: ...
+
+# -- lending (bind_lend.cpp) -------------------------------------------------------------------------------
+
+GIVE_BACK: int
+"""Address of the C function `void give_back(void* data, void* loan)`, which any thread may call, once for each loan."""
+
+def lend(buffer: Buffer) -> tuple[int, int, int]:
+    """Keep a buffer where it is until it is given back: the address of its bytes, how many, and the loan."""
+
+def take_back() -> int:
+    """Let go of all buffers that were given back; how many are still lent."""

@@ -10,6 +10,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from ringlog import limits
 from ringlog.net.descriptors import widen
+from ringlog.net.lending import send_lent, take_back
 
 HEARTBEAT_INTERVAL_MS = 2_000
 HEARTBEAT_TIMEOUT_MS = 6_000
@@ -92,11 +93,11 @@ class Dealer:
         return seen
 
     def send(self, frame: Any) -> bool:
-        """Hand one frame to the socket, which copies it; False when it has no room or no connection."""
+        """Hand one frame to the socket; False when it has no room or no connection. A large one is not copied, and must
+        not be changed any more."""
         try:
-            # Zero-copy sends need a Python thread of pyzmq's that outlives every client, and save less than
-            # its lock costs on frames of the usual size.
-            self._socket.send(frame, _NOBLOCK, copy=True)
+            if not send_lent(self._socket, frame, _NOBLOCK):
+                self._socket.send(frame, _NOBLOCK, copy=True)
         except zmq.Again:
             self._want_room(True)
             return False
@@ -118,6 +119,7 @@ class Dealer:
             frame = self._socket.recv(_NOBLOCK, copy=False)
         except zmq.Again:
             return None  # it was room for sending that the poller told of
+        take_back()  # an answer may be to the last frame that is sent for long
         while frame.more:
             frame = self._socket.recv(_NOBLOCK, copy=False)
         return memoryview(frame.buffer)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ringlog.errors import RingClosed, RingCorrupt, RingStale
 from ringlog.net.peer_service import PeerService
 from ringlog.net.peer_socket import PeerSockets
+from ringlog.net.ring_side import RingSide
 from ringlog.ring.board import Board, Links, ProcessState, Topology
-from ringlog.ring.link import LinkEnd
 from ringlog.ring.stats import LoopClock, Stats
 
 IDLE_WAIT_MS = 500
@@ -37,7 +36,6 @@ class PeerAgent:
         self._process = process
         self._board = board
         self._links = links
-        self._regions = regions
         self._sockets = sockets
         self._stats = stats
         self._stopping = stopping
@@ -51,6 +49,7 @@ class PeerAgent:
             answer=sockets.answer,
             intact=links.intact,
         )
+        self._rings = RingSide(links, self.service, regions)
         self._clock = LoopClock(stats)
         self._version = -1
         self._is_ready = False
@@ -71,8 +70,8 @@ class PeerAgent:
         service = self.service
         service.at(now_us)
         self._clock.work(now_us)
-        self._follow_links()
-        busy = self._take_frames()
+        self._rings.follow_links()
+        busy = self._rings.take_frames()
         if service.image.version != self._version:
             self._version = service.image.version
             self._sockets.follow(service.calls)
@@ -100,30 +99,6 @@ class PeerAgent:
             wait_ms = 0
         self._clock.rest(time.monotonic_ns() // 1000)
         self._links.end_wait(rung=self._sockets.wait(wait_ms))
-
-    def _take_frames(self) -> bool:
-        busy = False
-        for process, end in self._links.ends.items():
-            try:
-                busy = self.service.take_frames(process, end) or busy
-            except (RingStale, RingClosed, RingCorrupt):
-                continue  # its process is gone or mad: the supervisor will make a new one
-        return busy
-
-    def _follow_links(self) -> None:
-        for change in self._links.refresh():
-            if change.old is not None:
-                self._drain(change.peer, change.old)
-                change.old.close()
-            self.service.connect(change.peer, change.new, self._regions(change.peer))
-
-    def _drain(self, process: int, old: LinkEnd) -> None:
-        """What a dead shard had still answered counts."""
-        try:
-            while self.service.take_frames(process, old):
-                continue
-        except (RingStale, RingClosed, RingCorrupt):
-            return
 
     def _show(self, now_us: int) -> None:
         if now_us - self._shown_us < SHOW_US:

@@ -15,15 +15,15 @@ from collections.abc import Callable
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from ringlog.errors import NodeFailed, RingClosed, RingCorrupt, RingStale
+from ringlog.errors import NodeFailed
 from ringlog.limits import FRAME_BYTES_MAX, KIB, MIB
 from ringlog.net.connections import Connections
 from ringlog.net.departed import Departed
 from ringlog.net.descriptors import cut, widen
 from ringlog.net.listening import why_not_listening
+from ringlog.net.ring_side import RingSide
 from ringlog.net.service import NetService
 from ringlog.ring.board import Board, Links, ProcessState
-from ringlog.ring.link import LinkEnd
 from ringlog.ring.stats import LoopClock, Stats
 
 RECEIVE_MESSAGES_MAX = 256
@@ -186,12 +186,12 @@ class RouterAgent:
         self._process = process
         self._board = board
         self._links = links
-        self._regions = regions
         self._stats = stats
         self._stopping = stopping
         self._spin_us = spin_us
         self._spins_until_us = 0
         self._socket, self.service = open_socket()
+        self._rings = RingSide(links, self.service, regions)
         self._poller = zmq.Poller()
         self._poller.register(self._socket.socket, zmq.POLLIN)
         self._poller.register(self._socket.monitor, zmq.POLLIN)
@@ -223,9 +223,9 @@ class RouterAgent:
         service = self.service
         service.at(now_us)
         self._clock.work(now_us)
-        self._follow_links()
+        self._rings.follow_links()
         may_receive = receive and service.has_image
-        busy = self._take_replies()
+        busy = self._rings.take_frames()
         if self._has_messages and may_receive:
             self._has_messages = self._receive()
             busy = True
@@ -304,31 +304,6 @@ class RouterAgent:
             dead = self._departed.dead(time.monotonic_ns() // 1000)
             if dead:
                 self.service.clients_died(dead)
-
-    def _take_replies(self) -> bool:
-        """Send on what shards and the controller have answered; whether there was something."""
-        busy = False
-        for process, end in self._links.ends.items():
-            try:
-                busy = self.service.take_replies(process, end) or busy
-            except (RingStale, RingClosed, RingCorrupt):
-                continue  # its process is gone or mad: the supervisor will make a new one
-        return busy
-
-    def _follow_links(self) -> None:
-        for change in self._links.refresh():
-            if change.old is not None:
-                self._drain(change.peer, change.old)
-                change.old.close()
-            self.service.connect(change.peer, change.new, self._regions(change.peer))
-
-    def _drain(self, process: int, old: LinkEnd) -> None:
-        """What a dead process had still answered counts."""
-        try:
-            while self.service.take_replies(process, old):
-                continue
-        except (RingStale, RingClosed, RingCorrupt):
-            return
 
     def _show(self, now_us: int) -> None:
         if now_us - self._shown_us < SHOW_US:

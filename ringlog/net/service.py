@@ -325,7 +325,7 @@ class NetService:
 
     # -- from rings --------------------------------------------------------------------------------------------
 
-    def take_replies(self, process: int, end: LinkEnd) -> bool:
+    def take_frames(self, process: int, end: LinkEnd) -> bool:
         """Send on what a process has answered; True when there was something."""
         reader = end.reader
         messages = reader.read_all()

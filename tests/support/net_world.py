@@ -145,7 +145,7 @@ class NetWorld:
         self.pass_replies(CONTROLLER)
 
     def pass_replies(self, process: int) -> None:
-        self.service.take_replies(process, self.fronts[process])
+        self.service.take_frames(process, self.fronts[process])
 
     def session_of(self, who: bytes = b"ada") -> int:
         return self.service.peers.seen(who, 0).session

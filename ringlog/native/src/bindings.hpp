@@ -10,5 +10,6 @@ void bind_builder(nanobind::module_& m);
 void bind_decode(nanobind::module_& m);
 void bind_arrow(nanobind::module_& m);
 void bind_compact(nanobind::module_& m);
+void bind_lend(nanobind::module_& m);
 void bind_ring(nanobind::module_& m);
 }  // namespace ringlog

@@ -16,4 +16,5 @@ NB_MODULE(_kernel, m) {
     ringlog::bind_arrow(m);
     ringlog::bind_compact(m);
     ringlog::bind_ring(m);
+    ringlog::bind_lend(m);
 }

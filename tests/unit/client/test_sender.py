@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import defaultdict
+from collections import defaultdict, deque
 
 import pytest
 
@@ -75,6 +75,8 @@ class Simulation:
         self.now_s = 0.0
         self.wire: list[list] = []
         """[batch object, bytes, whether an answer is still awaited]"""
+        self.lent: deque[tuple[bytearray, bytes]] = deque(maxlen=20)
+        """The buffers that left, and what they held then."""
         self.futures = []
         self.producer_ids = 0
 
@@ -105,6 +107,9 @@ class Simulation:
             assert queue is self.queue
             assert len(queue.in_flight) <= self.settings.max_in_flight_requests_per_connection
             self.wire.append([batch, bytes(batch.data[HEADROOM:]), True])
+            self.lent.append((batch.data, bytes(batch.data)))
+        # The socket reads what it was given when it likes: nothing that left is changed, also not to leave again.
+        assert all(data == as_it_left for data, as_it_left in self.lent)
         if self.sender.needs_producer and self.chance.random() < 0.7:
             self.producer_ids += 1
             self.sender.on_producer(ProducerId(self.producer_ids, 0))
