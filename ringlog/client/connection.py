@@ -196,6 +196,10 @@ class Connection:
             self._refresh(name)
         return fresh or self._topics.known(name)
 
+    def is_gone(self, name: str) -> bool:
+        """Whether a topic that was known here was deleted since."""
+        return self._topics.is_gone(name)
+
     def forget(self, name: str) -> None:
         """What is known of a topic proved wrong: ask again at the next need."""
         self._topics.forget(name)
@@ -217,7 +221,7 @@ class Connection:
     def learn(self, reply: TopicReply) -> None:
         """A reply told of a topic."""
         self._view.learn_change(reply)
-        self._topics.put(reply.topic)
+        self._topics.put(reply.topic, reply.version)
 
     def learn_all(self, reply: MetadataReply) -> None:
         """A reply told of topics and of the cluster. StaleMetadata when the node lags behind: another is asked next."""
@@ -228,7 +232,7 @@ class Connection:
                 self._loop.leave_home(reply.node_id)
             raise
         for topic in reply.topics:
-            self._topics.put(topic)
+            self._topics.put(topic, reply.version)
 
     def _refresh(self, *names: str) -> None:
         wanted = [name for name in names if self._topics.ask_once(name)]

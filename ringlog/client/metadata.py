@@ -58,6 +58,9 @@ class TopicCache:
         self._max_age_s = max_age_s
         self._lock = threading.Lock()
         self._topics: dict[str, tuple[TopicMetadata, float]] = {}
+        self._seen: dict[str, int] = {}
+        """The version of the newest metadata that had a topic."""
+        self._gone: set[str] = set()
         self._asked: set[str] = set()
 
     def fresh(self, name: str) -> TopicMetadata | None:
@@ -74,16 +77,27 @@ class TopicCache:
         """Of all topics that are known."""
         return list(self._topics)
 
-    def put(self, topic: TopicMetadata) -> None:
-        """Take what a node told; of partitions whose leader moved since it looked, what is known stays."""
+    def put(self, topic: TopicMetadata, version: int) -> None:
+        """Take what a node told as of a version of its metadata; of partitions whose leader moved since it looked, what
+        is known stays."""
         with self._lock:
             self._asked.discard(topic.name)
+            seen = self._seen.get(topic.name)
             if topic.error:
                 self._topics.pop(topic.name, None)
+                # A node, or a process of it, that has not heard of a topic yet is no proof that it was deleted.
+                if topic.error == UnknownTopic.code and seen is not None and version >= seen:
+                    self._gone.add(topic.name)
                 return
+            self._gone.discard(topic.name)
+            self._seen[topic.name] = version if seen is None else max(seen, version)
             known = self._topics.get(topic.name)
             newest = topic if known is None else newer(known[0], topic)
             self._topics[topic.name] = (newest, time.monotonic() + self._max_age_s)
+
+    def is_gone(self, name: str) -> bool:
+        """Whether a topic that was known was deleted, and is not known to be there again."""
+        return name in self._gone
 
     def forget(self, name: str) -> None:
         """Let it be stale: it is asked for at the next need."""

@@ -88,6 +88,8 @@ class PartitionQueue:
         self.lost = False
         """It proved wrong that this node leads, and who does is not known yet."""
         self._leader_epoch = place.leader_epoch
+        self.gone: RinglogError | None = None
+        """The topic was deleted, which is why all that comes here fails."""
         self.moving = False
         """It is led elsewhere now: what is under way to the old leader is answered before anything leaves."""
         self.open: OpenBatch | None = None

@@ -25,6 +25,7 @@ from ringlog.errors import (
     InvalidRequest,
     RequestTimeout,
     RinglogError,
+    UnknownTopic,
 )
 from ringlog.net.framing import Acks, Api, Header
 from ringlog.net.messages import (
@@ -86,6 +87,8 @@ class Producer:
         self._look_pause_s = _LOOK_AGAIN_S
         self._misplaced: set[str] = set()
         """Topics whose metadata proved wrong, and no others have come yet."""
+        self._deleted: set[str] = set()
+        """Topics that were deleted while this producer knew them. It does not undo that: others must create them."""
         if self._finalizer is not None:
             self._finalizer.detach()
         self._finalizer = weakref.finalize(
@@ -106,7 +109,8 @@ class Producer:
         acks: str | int | None = None,
         on_delivery: Callable[[RecordFuture], object] | None = None,
     ) -> RecordFuture:
-        """Send one record; the future says where it stands. A topic that is missing is created.
+        """Send one record; the future says where it stands. A topic that is missing is created; one that is deleted
+        while it is written to is an UnknownTopic, until somebody creates it again.
 
         `timestamp` is milliseconds, None: now. Without a partition, a key decides it as Kafka's murmur2 does, and
         records without a key are spread batch by batch. `on_delivery(future)` is called on the I/O thread. Blocks
@@ -277,8 +281,11 @@ class Producer:
             raise ClientClosed(_CLOSED)
         if not isinstance(topic, str):
             raise TypeError(f"topic must be a str, not {type(topic).__name__}")
-        metadata = self._connection.topic(topic, create=True, timeout_s=self._settings.max_block_ms / 1000)
+        metadata = self._connection.topic(
+            topic, create=topic not in self._deleted, timeout_s=self._settings.max_block_ms / 1000
+        )
         with self._lock:
+            self._deleted.discard(topic)
             if topic not in self._topics:
                 most = self._settings.max_in_flight_requests_per_connection
                 self._topics[topic] = TopicQueues(metadata, most)
@@ -428,6 +435,9 @@ class Producer:
             self._connection.forget(name)
             self._misplaced.add(name)
         for name, queues in list(self._topics.items()):
+            if self._connection.is_gone(name):
+                self._bury(name)
+                continue
             known = self._connection.topic_now(name)
             if known is queues.metadata:
                 continue
@@ -443,6 +453,18 @@ class Producer:
                 self._misplaced.discard(name)
         if not self._misplaced:
             self._look_pause_s = _LOOK_AGAIN_S
+
+    def _bury(self, name: str) -> None:
+        """A topic was deleted: nothing is gained by waiting until its records are late."""
+        gone = UnknownTopic(
+            f"topic '{name}' was deleted while records were on their way. Create it, and send them again: "
+            f"ringlog topic create {name}"
+        )
+        with self._lock:
+            self._deleted.add(name)
+            self._misplaced.discard(name)
+            self._sender.on_topic_gone(self._topics.pop(name).queues, gone)
+        self._connection.wake()  # the sender has had its turn in this pass
 
 
 def _let_go(

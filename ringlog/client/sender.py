@@ -97,6 +97,11 @@ class Sender:
         return [touched.popleft() for _ in range(len(touched))]
 
     def _serve(self, queue: PartitionQueue, now_s: float, sends: list[Send]) -> None:
+        if queue.gone is not None:
+            self._accumulator.close(queue)
+            for batch in (*queue.failed, *queue.ready):
+                self._give_up(queue, batch, queue.gone)
+            return
         if queue.open is not None and now_s >= queue.open.opened_s + self._delivery_timeout_s:
             self._accumulator.close(queue)
         if queue.failed or queue.ready:
@@ -170,6 +175,9 @@ class Sender:
 
     def on_error(self, queue: PartitionQueue, batch: Batch, error: RinglogError, now_s: float) -> None:
         """An attempt failed. The error's own word says whether another can help."""
+        if queue.gone is not None:
+            self._give_up(queue, batch, queue.gone)
+            return
         if isinstance(error, _LOOK_AGAIN):
             self.stale.add(queue.topic)
             queue.lost = queue.node != ANY_NODE
@@ -195,6 +203,13 @@ class Sender:
         self._producer = producer
         self._accumulator.touched.extend(self._waiting)
         self._waiting.clear()
+
+    def on_topic_gone(self, queues: list[PartitionQueue], error: RinglogError) -> None:
+        """A topic was deleted: what is on its way there, and what a caller still adds, fails. What is in flight is
+        answered first: the node may have taken it before."""
+        for queue in queues:
+            queue.gone = error
+        self._accumulator.touched.extend(queues)
 
     def fail_all(self, queues: list[PartitionQueue], error: RinglogError) -> None:
         """The client closes, or its I/O thread died: nothing more will leave, and every future is told why."""

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from cli.failures import ExitCode
 from cli.main import ringlog
 from ringlog import Admin, Consumer, Producer
+from ringlog.errors import UnknownTopic
 from ringlog.model import TopicPartition
 from ringlog.net.group_messages import OFFSETS_TOPIC
 from ringlog.records.partitioner import partition_for
@@ -131,6 +132,23 @@ def test_a_leader_that_stands_still_is_left_for_the_one_that_takes_over(whole, t
     with Consumer(whole.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([(topic, i) for i in range(PARTITIONS)])
         assert read_all(consumer, count) == each_once_in_order(count)
+
+
+def test_a_producer_hears_at_once_that_its_topic_was_deleted(cluster, topic):
+    with Producer(cluster.bootstrap) as producer, Admin(cluster.bootstrap) as admin:
+        for partition in range(PARTITIONS):
+            producer.produce(topic, b"old", partition=partition).result(stretched(WITHIN_S))
+        admin.delete_topic(topic)
+
+        def is_refused() -> bool:
+            """A leader may hear of the deletion a moment later, and take records until then."""
+            try:
+                producer.produce(topic, b"new", partition=0).result(stretched(WITHIN_S))
+            except UnknownTopic:
+                return True
+            return False
+
+        wait_for("the news", is_refused, stretched(5.0))
 
 
 def test_a_group_goes_on_where_it_was_when_the_node_that_keeps_it_dies(whole, topic):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import ringlog
-from ringlog.errors import InvalidRecord, InvalidRequest, OffsetOutOfRange
+from ringlog.errors import InvalidRecord, InvalidRequest, OffsetOutOfRange, UnknownTopic
 from ringlog.model import TopicPartition
 from ringlog.node.control import status
 from tests.support.node import NodeProcess, wait_for
@@ -211,6 +211,19 @@ def test_a_producer_finds_a_topic_that_was_deleted_and_made_anew(node):
             took_s.append(time.monotonic() - began)
             admin.delete_topic("anew")
     assert min(took_s) < stretched(1.0), took_s
+
+
+def test_a_producer_hears_of_a_deletion_at_once(node):
+    with ringlog.Admin(node.bootstrap) as admin, ringlog.Producer(node.bootstrap) as producer:
+        admin.create_topic("brief", 3)
+        for partition in range(3):
+            producer.produce("brief", b"old", partition=partition).result(10)
+        admin.delete_topic("brief")
+        began = time.monotonic()
+        futures = [producer.produce("brief", b"new", partition=number % 3) for number in range(30)]
+        assert {type(future.exception(60)) for future in futures} == {UnknownTopic}
+        assert time.monotonic() - began < stretched(5.0)
+        assert "brief" not in admin.list_topics()
 
 
 def run_cli(*arguments: str) -> str:

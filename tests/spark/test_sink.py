@@ -6,13 +6,18 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 import ringlog
+from ringlog.errors import UnknownTopic
 from ringlog.records.partitioner import partition_for
+from spark_bridge.sink_options import sink_options
+from spark_bridge.sink_task import send_all
 from tests.support.node import NodeProcess, wait_for
+from tests.support.patience import stretched
 from tests.support.topics import read_topic
 
 HEADERS = "array<struct<key:string,value:binary>>"
@@ -28,6 +33,21 @@ def orders(ringlog_node) -> str:
 
 def write(frame, bootstrap: str, **options: str) -> None:
     frame.write.format("ringlog").option("bootstrap", bootstrap).options(**options).mode("append").save()
+
+
+def test_a_task_whose_topic_is_deleted_fails_at_once_and_not_when_its_rows_are_late(orders):
+    def batches():
+        rows = pa.record_batch({"value": pa.array([b"x" * 100] * 1000)})
+        yield rows
+        with ringlog.Admin(orders) as admin:
+            admin.delete_topic("orders")
+        began.append(time.monotonic())
+        yield rows
+
+    began: list[float] = []
+    with pytest.raises(UnknownTopic, match="orders"):
+        send_all(batches(), sink_options({"bootstrap": orders, "topic": "orders"}))
+    assert time.monotonic() - began[0] < stretched(5.0)
 
 
 def test_every_row_is_written_once_to_the_partition_of_its_key(spark, orders):

@@ -274,7 +274,7 @@ def test_an_older_answer_about_a_leader_does_not_replace_a_newer_one(cluster):
         old = cluster.create("t", partitions=2)
         cluster.move("t", 0, 2)
         connection.topic("t")
-        connection._topics.put(old)
+        connection._topics.put(old, 0)
         known = connection.topic("t")
         assert isinstance(known, TopicMetadata)
         assert [place.leader_node for place in known.partitions] == [2, 2]

@@ -16,11 +16,20 @@ import pytest
 
 from ringlog import Producer
 from ringlog.client.metadata import topic_error
-from ringlog.errors import BatchTooLarge, BufferFull, ClientClosed, InvalidRequest, RequestTimeout
+from ringlog.errors import (
+    BatchTooLarge,
+    BufferFull,
+    ClientClosed,
+    InvalidRequest,
+    RequestTimeout,
+    StaleMetadata,
+    UnknownTopic,
+)
 from ringlog.net.framing import Acks, Api
 from ringlog.net.messages import TopicMetadata
 from ringlog.records.decode import decode
 from ringlog.records.partitioner import partition_for
+from tests.support.patience import stretched
 from tests.support.router import RouterNode
 
 
@@ -459,3 +468,40 @@ def test_many_and_single_records_keep_their_order(node, producer):
     producer.produce_many("t", [b"1", b"2"], partition=0)
     producer.produce("t", b"3", partition=0).result(5)
     assert [one.value for one in records(node)[0]] == [b"0", b"1", b"2", b"3"]
+
+
+def delete(node, topic):
+    """The node forgets a topic, as the deletion by another client would make it."""
+    gone = {place.partition for place in node.topics.pop(topic).partitions}
+
+    def refuse(header, body):
+        if header.api_key == Api.PRODUCE and header.partition in gone:
+            raise StaleMetadata("there is no such partition")
+
+    node.before = refuse
+
+
+def test_records_for_a_topic_that_was_deleted_fail_long_before_they_are_late(node, producer):
+    producer.produce("t", b"before").result(5)
+    delete(node, "t")
+    began = time.monotonic()
+    with pytest.raises(UnknownTopic, match="topic 't' was deleted while records were on their way"):
+        producer.produce("t", b"after").result(60)
+    assert time.monotonic() - began < stretched(5.0)
+    with pytest.raises(UnknownTopic, match="ringlog topic create t"):
+        producer.produce("t", b"later")
+    assert "t" not in node.topics, "a producer does not undo a deletion"
+    node.create("filler")  # so that the new one has other partitions
+    node.create("t")
+    assert producer.produce("t", b"again").result(5).offset == 0
+
+
+def test_other_topics_go_on_when_one_was_deleted(node, producer):
+    producer.produce("t", b"t").result(5)
+    producer.produce("other", b"1").result(5)
+    delete(node, "t")
+    lost = producer.produce("t", b"t")
+    kept = [producer.produce("other", b"2") for _ in range(100)]
+    assert isinstance(lost.exception(60), UnknownTopic)
+    producer.flush(10)
+    assert all(future.done() and future.exception(0) is None for future in kept)

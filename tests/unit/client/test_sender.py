@@ -28,6 +28,8 @@ from ringlog.errors import (
     PartitionBusy,
     RequestTimeout,
     RinglogError,
+    StaleMetadata,
+    UnknownTopic,
 )
 from ringlog.net.framing import Acks
 from ringlog.net.messages import PartitionMetadata, ProduceReply, TopicMetadata
@@ -282,6 +284,45 @@ def test_a_record_that_could_never_leave_fails_when_its_time_is_over():
     for sim.now_s in (0.0, 0.5, 1.0, 1.1):
         sim.sender.step(sim.now_s)  # nobody gives it a producer id
     assert isinstance(sim.futures[0][1].exception(0), DeliveryTimeout)
+
+
+def test_when_a_topic_was_deleted_all_that_is_on_its_way_there_fails_at_once():
+    sim = Simulation(
+        1, linger_ms=50, batch_size=4096, max_in_flight_requests_per_connection=2, enable_idempotence=False
+    )
+    for count in (5, 5, 5, 1):  # two batches in flight, one ready, one open
+        sim.produce(count)
+        if count > 1:
+            sim.accumulator.close(sim.queue)
+    sim.pump()
+    assert (len(sim.wire), len(sim.queue.ready), sim.queue.open is None) == (2, 1, False)
+    gone = UnknownTopic("deleted")
+    sim.sender.on_topic_gone(sim.topic.queues, gone)
+    sim.pump()
+    failed = [future for _, future in sim.futures if future.done()]
+    assert failed == [future for _, future in sim.futures[10:]]
+    sim.answer(sim.wire.pop(0), ProduceReply(0, -1, 0, 2))
+    sim.answer(sim.wire.pop(0), StaleMetadata("not here"))
+    assert [future.result(0).offset for _, future in sim.futures[:5]] == list(range(5)), "taken before"
+    assert {future.exception(0) for _, future in sim.futures[5:]} == {gone}
+    sim.produce(1)
+    sim.pump()
+    assert sim.futures[-1][1].exception(0) is gone, "what comes late does not stay behind"
+    assert not sim.accumulator.unfinished and sim.accumulator.bytes_held == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_topic_may_be_deleted_at_any_time(seed):
+    sim = Simulation(seed)
+    sim.run(30 + seed * 3)
+    sim.sender.on_topic_gone(sim.topic.queues, UnknownTopic("deleted"))
+    sim.produce(3)
+    sim.pump()
+    while sim.wire:
+        sim.answer(sim.wire.pop(0), StaleMetadata("not here"))
+    sim.pump()
+    assert all(future.done() for _, future in sim.futures)
+    assert not sim.accumulator.unfinished and not len(sim.queue) and sim.accumulator.bytes_held == 0
 
 
 def test_retries_are_paced_by_a_back_off_that_grows():
