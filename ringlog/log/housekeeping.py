@@ -78,6 +78,7 @@ class Housekeeper:
         """What is to be done with files once no read uses them, the oldest first."""
         self._on_retired = on_retired
         """Told when there is something of that kind: from then on sweep() is to be called until it returns True."""
+        self._swaps = 0
         self._after_save: list[Callable[[], None]] = []
         self._on_wanted = on_wanted
         """Told when a checkpoint is wanted: from then on tick() is to be called until it returns True."""
@@ -108,6 +109,12 @@ class Housekeeper:
         """Quiet, and nothing is wanted that could begin now."""
         free = bool(self._retired) and self._retired[0].is_free
         return self.quiet and not self._wanted and not free
+
+    @property
+    def is_swapping(self) -> bool:
+        """A segment that compaction made has not got its name yet, or the state on disk does not say so. Until then it
+        is in use under the name that the next pass would write to."""
+        return self._swaps > 0
 
     @property
     def unscanned_bytes(self) -> int:
@@ -416,6 +423,7 @@ class Housekeeper:
         check(self.log.segments[at : at + len(old)] == list(old), "segments are replaced as they stand")
         self.log.segments[at : at + len(old)] = [new]
         self.log.tail.floor = max(self.log.tail.floor, new.next_offset)
+        self._swaps += 1
         leases = [segment.leases for segment in old]
         self.after_save(lambda: self._retire(new.base_offset, leases, lambda: self._swap(old, new, done)))
 
@@ -423,7 +431,12 @@ class Housekeeper:
         yield from swap_segment(self.log, new, [segment.base_offset for segment in old[1:]])
         if new not in self.log.segments:
             yield from delete_segment(self.log, new.base_offset)
-        self.after_save(done)
+
+        def settled() -> None:
+            self._swaps -= 1
+            done()
+
+        self.after_save(settled)
 
     def _retire(self, base_offset: int, leases: Sequence[Leases], chore: Callable[[], Job[None]]) -> None:
         """Run a chore once no read is under way on some segments, the first of which begins there."""
