@@ -7,6 +7,7 @@ between leaves an older state that is still true.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -47,6 +48,18 @@ class Mark(NamedTuple):
     """The producers' state, None when there are no producers."""
 
 
+class _Retired(NamedTuple):
+    """Files that are not needed any more, but may still be read from."""
+
+    base_offset: int
+    leases: Sequence[Leases]
+    chore: Callable[[], Job[None]]
+
+    @property
+    def is_free(self) -> bool:
+        return not any(lease.count for lease in self.leases)
+
+
 class Housekeeper:
     """Runs the chores of one log, one at a time and in order."""
 
@@ -61,10 +74,11 @@ class Housekeeper:
         self.log = log
         self.compacted_offset = compacted_offset
         """Below it each key has one record, as far as compaction has come."""
-        self._retired: list[tuple[Sequence[Leases], Callable[[], Job[None]]]] = []
-        """What is to be done with files once no read uses them."""
+        self._retired: list[_Retired] = []
+        """What is to be done with files once no read uses them, the oldest first."""
         self._on_retired = on_retired
         """Told when there is something of that kind: from then on sweep() is to be called until it returns True."""
+        self._swaps = 0
         self._after_save: list[Callable[[], None]] = []
         self._on_wanted = on_wanted
         """Told when a checkpoint is wanted: from then on tick() is to be called until it returns True."""
@@ -93,8 +107,14 @@ class Housekeeper:
     @property
     def resting(self) -> bool:
         """Quiet, and nothing is wanted that could begin now."""
-        free = any(not any(lease.count for lease in leases) for leases, _ in self._retired)
+        free = bool(self._retired) and self._retired[0].is_free
         return self.quiet and not self._wanted and not free
+
+    @property
+    def is_swapping(self) -> bool:
+        """A segment that compaction made has not got its name yet, or the state on disk does not say so. Until then it
+        is in use under the name that the next pass would write to."""
+        return self._swaps > 0
 
     @property
     def unscanned_bytes(self) -> int:
@@ -379,18 +399,22 @@ class Housekeeper:
 
     def _drop(self, gone: list[SealedSegment]) -> None:
         """Segments below the start of the log: no state names them any more, so their files may go."""
-        # Not those that compaction has replaced meanwhile: what it made of them has their name.
-        gone = [segment for segment in gone if segment in self.log.segments]
-        self.log.segments[:] = [segment for segment in self.log.segments if segment not in gone]
-        for segment in gone:
-            if segment.is_clean_named:
-                continue  # its swap is still to come, and deletes it
-            self._retire([segment.leases], partial(delete_segment, self.log, segment.base_offset))
+        segments = self.log.segments
+        while gone and segments[0] in gone:
+            # Up to what compaction has replaced meanwhile: that goes after the next save, and what lies behind it, too.
+            segment = segments.pop(0)
+            assert isinstance(segment, SealedSegment)
+            if not segment.is_clean_named:  # its swap would be still to come, and deletes it
+                self._retire(
+                    segment.base_offset,
+                    [segment.leases],
+                    partial(delete_segment, self.log, segment.base_offset),
+                )
 
     def delete_leftovers(self, base_offsets: Sequence[int]) -> None:
         """Delete the files of segments that a crash left, and that no state names."""
         for base_offset in base_offsets:
-            self._retire([], partial(delete_segment, self.log, base_offset))
+            self._retire(base_offset, [], partial(delete_segment, self.log, base_offset))
 
     def replace(self, old: Sequence[SealedSegment], new: SealedSegment, done: Callable[[], None]) -> None:
         """Let a segment that compaction made stand where others stood. Its files get their names when the state tells
@@ -399,32 +423,38 @@ class Housekeeper:
         check(self.log.segments[at : at + len(old)] == list(old), "segments are replaced as they stand")
         self.log.segments[at : at + len(old)] = [new]
         self.log.tail.floor = max(self.log.tail.floor, new.next_offset)
+        self._swaps += 1
         leases = [segment.leases for segment in old]
-        self.after_save(lambda: self._retire(leases, lambda: self._swap(old, new, done)))
+        self.after_save(lambda: self._retire(new.base_offset, leases, lambda: self._swap(old, new, done)))
 
     def _swap(self, old: Sequence[SealedSegment], new: SealedSegment, done: Callable[[], None]) -> Job[None]:
         yield from swap_segment(self.log, new, [segment.base_offset for segment in old[1:]])
         if new not in self.log.segments:
             yield from delete_segment(self.log, new.base_offset)
-        self.after_save(done)
 
-    def _retire(self, leases: Sequence[Leases], chore: Callable[[], Job[None]]) -> None:
-        """Run a chore once no read is under way on some segments."""
+        def settled() -> None:
+            self._swaps -= 1
+            done()
+
+        self.after_save(settled)
+
+    def _retire(self, base_offset: int, leases: Sequence[Leases], chore: Callable[[], Job[None]]) -> None:
+        """Run a chore once no read is under way on some segments, the first of which begins there."""
         if not self._retired:
             self._on_retired(self)
-        self._retired.append((leases, chore))
+        insort(self._retired, _Retired(base_offset, leases, chore), key=lambda one: one.base_offset)
 
     def sweep(self) -> bool:
-        """Begin with what no read uses any more. True when nothing is left to wait for."""
+        """Begin with what no read uses any more. True when nothing is left to wait for.
+
+        The oldest goes first, and nothing before it: whatever a crash leaves, and should the state be lost with it, it
+        is the end of a log and has no hole.
+        """
         if self.log.status is not LogStatus.OPEN:
             self._retired.clear()
             return True
-        waiting, self._retired = self._retired, []
-        for leases, chore in waiting:
-            if any(lease.count for lease in leases):
-                self._retired.append((leases, chore))
-            else:
-                self._enqueue(chore)
+        while self._retired and self._retired[0].is_free:
+            self._enqueue(self._retired.pop(0).chore)
         return not self._retired
 
 

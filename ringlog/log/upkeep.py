@@ -133,6 +133,8 @@ class Upkeep:
             log = housekeeper.log
             if not log.settings.compact or log.status is not LogStatus.OPEN:
                 continue
+            if housekeeper.is_swapping:
+                continue  # a pass that failed or was cancelled has made segments that are still to get their names
             plan = plan_compaction(
                 [segment for segment in log.segments if segment.next_offset <= log.readable_offset],
                 log.log_start_offset,

@@ -14,6 +14,7 @@ from ringlog.log.settings import LogSettings
 from ringlog.log.upkeep import Budget
 from ringlog.log.verify import verify_partition
 from ringlog.records.decode import decode
+from ringlog.records.encode import encode
 from tests.support.fake_disk import FakeDisk
 from tests.support.keyed_logs import COMPACT, KeyedLog
 from tests.support.logs import LogWorld
@@ -202,8 +203,6 @@ def test_a_producer_goes_on_after_its_batches_were_compacted_away_and_the_snapsh
     world = log.world
     expected = log.sequence
     for number in range(60):
-        from ringlog.records.encode import encode
-
         world.append_raw(encode([bytes(100_000)], [b"key-%d" % (number % 2)], timestamps=world.now_ms))
         log.run()
     log.sent.clear()
@@ -331,3 +330,35 @@ def test_compaction_waits_while_the_disk_is_nearly_full():
         log.world.now_ms += 20
         log.world.run()
     assert [n for n in names(log) if n.endswith(".log")] == [n for n in before if n.endswith(".log")]
+
+
+@pytest.mark.parametrize("ends_by", ["a failed read", "a cancel"])
+def test_a_pass_that_ended_early_is_not_followed_by_another_before_its_segments_have_their_names(ends_by):
+    world = LogWorld(FakeDisk(1), COMPACT, memory_bytes=16 * MIB)
+    _worlds.append(world)
+    unique = [b"unique-%d" % number for number in range(10)]
+    for key in (*[b"again"] * 10, *unique, *[b"again"] * 45):
+        world.append_raw(encode([bytes(50_000)], [key], timestamps=world.now_ms))
+        world.run()
+    world.settle()
+    upkeep = world.store.upkeep
+    upkeep.check_now()
+    world.fake.hold_all("flush", "partition.state")  # the disk is slow to say that the state is saved
+    while not any(isinstance(one, SealedSegment) and one.is_clean_named for one in world.log.segments):
+        world.now_ms += 20
+        world.run()
+    if ends_by == "a cancel":
+        upkeep.cancel(world.log)
+    else:
+        world.fake.faults.fail("read", nth=world.fake._kinds["read"])
+    for _ in range(300):  # long enough for the next pass to be due
+        world.now_ms += 20
+        world.run()
+    assert upkeep.is_idle
+    world.fake.release_all()
+    for _ in range(600):
+        world.now_ms += 20
+        world.run()
+    assert upkeep.passes > 0, "what was left is done later"
+    world.evict_all()
+    assert {record.key for record in world.records()} == {b"again", *unique}

@@ -237,3 +237,21 @@ def test_files_that_cannot_be_deleted_are_left_for_the_next_opening():
     again.settle()
     assert len(segment_names(again)) == 1 or again.log.log_start_offset > 0
     assert all(int(name[:20]) >= again.log.segments[0].base_offset for name in segment_names(again))
+
+
+def test_old_segments_go_in_order_so_that_a_crash_leaves_no_hole_without_the_state():
+    world = LogWorld(FakeDisk(seed=4), LogSettings(segment_bytes=1 * MIB, retention_ms=None))
+    fill(world, segments=5)
+    oldest = world.log.segments[0]
+    assert isinstance(oldest, SealedSegment)
+    with oldest.leases:  # somebody reads it
+        world.store.move_start(world.partition, 8)
+        world.settle()
+        assert world.log.durable_start_offset == 8
+        assert len(segment_names(world)) == 6, "none of the younger ones goes before it"
+    removed: list[str] = []
+    remove = world.disk.remove
+    world.disk.remove = lambda path: (removed.append(path.rpartition("/")[2]), remove(path))[1]
+    world.settle()
+    assert [name for name in removed if name.endswith(".log")] == [f"{base:020}.log" for base in (0, 2, 4, 6)]
+    assert len(segment_names(world)) == 2
