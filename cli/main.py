@@ -1,94 +1,26 @@
-"""The `ringlog` command: its groups, and what every command does when it fails."""
+"""The entry of the `ringlog` command: lets Ctrl-C end it without a traceback, also while the rest is imported.
+
+So it imports nothing itself: what comes before `main` is not guarded.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
 
-import click
-
-from cli.failures import ExitCode, drop_output, exit_code, failure_line
-from cli.lazy import LazyCommand, LazyGroup
-from cli.options import group_options
-from cli.streams import prepare_streams
-from ringlog import __version__
-from ringlog.errors import RinglogError
-
-
-class RinglogGroup(LazyGroup):
-    """The outermost group: errors that any command raises end here, as a line and an exit code."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            try:
-                result = super().invoke(ctx)
-            except click.exceptions.Exit:
-                sys.stdout.flush()
-                raise
-            # What is still buffered must fail here, not while the interpreter ends.
-            sys.stdout.flush()
-            return result
-        except BrokenPipeError:
-            drop_output()
-            ctx.exit(ExitCode.OUTPUT_CLOSED)
-        except KeyboardInterrupt:
-            drop_output()
-            ctx.exit(ExitCode.INTERRUPTED)
-        except (RinglogError, OSError) as error:
-            click.echo(failure_line(error), err=True)
-            ctx.exit(exit_code(error))
-
-
-@click.group(
-    cls=RinglogGroup,
-    lazy={
-        "bench": LazyCommand("cli.bench.command:bench", "Measure how fast a node takes and gives records."),
-        "bridge": LazyCommand("cli.bridge:bridge", "Serve topics to Spark executors as Arrow."),
-        "cluster": LazyCommand("cli.cluster:cluster", "Look at the nodes of a cluster, and how they are."),
-        "consume": LazyCommand("cli.consume:consume", "Print the records of a topic."),
-        "demo": LazyCommand("cli.demo:demo", "Watch a log append, die, recover and read back."),
-        "doctor": LazyCommand("cli.doctor:doctor", "Check what this machine lacks, and how to fix it."),
-        "group": LazyCommand("cli.group:group", "Look at consumer groups, reset and delete them."),
-        "log": LazyCommand("cli.log:log", "Look into the files of partitions, and check them."),
-        "metrics": LazyCommand("cli.node:metrics", "Print a node's counters for Prometheus."),
-        "plan": LazyCommand("cli.plan:plan", "Plan a cluster for a load."),
-        "produce": LazyCommand("cli.produce:produce", "Send lines to a topic."),
-        "start": LazyCommand("cli.node:start", "Start a node."),
-        "status": LazyCommand("cli.node:status", "Show how a node is doing."),
-        "stop": LazyCommand("cli.node:stop", "Stop a node cleanly."),
-        "topic": LazyCommand("cli.topic:topic", "Create, look at, change and delete topics."),
-        "tune": LazyCommand("cli.tune:tune", "Measure this machine, and set a node up for it."),
-    },
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 good, 1 broken data was found, 2 wrong usage, 3 refused, 4 try again, 5 system error.",
-)
-@click.version_option(__version__, "-V", "--version", prog_name="ringlog")
-@group_options
-def ringlog() -> None:
-    """ringlog: a durable, partitioned commit log.
-
-    --json and --bootstrap HOST:PORT may stand before or behind any subcommand; RINGLOG_BOOTSTRAP is an address
-    for all of them.
-
-    \b
-    Examples:
-      ringlog start &                                  a node, with nothing to configure
-      ringlog topic create orders --partitions 4
-      echo hello | ringlog produce orders
-      ringlog consume orders                           from the beginning to the end; --follow waits for more
-      ringlog bench produce --seconds 5
-      ringlog log verify /data                         check every partition there
-      ringlog demo                                     append, kill -9, tear, recover, read back
-    """
+_INTERRUPTED = 130
+"""`ExitCode.INTERRUPTED`, which is not imported yet."""
 
 
 def main() -> None:
-    """The entry point of the console script."""
-    prepare_streams()
+    """The console script."""
     try:
+        from cli.commands import ringlog
+        from cli.streams import prepare_streams
+
+        prepare_streams()
         ringlog()
     except KeyboardInterrupt:
-        sys.exit(ExitCode.INTERRUPTED)
+        sys.exit(_INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from cli.output import print_json
 from cli.produce_input import BadLine, Chunk, Headers, json_chunks, lines_of, plain_chunks
 from cli.screen import late_bar
 from cli.topic_errors import naming_near_topics
-from ringlog.errors import InvalidRequest, RinglogError
+from ringlog.errors import BatchTooLarge, InvalidRequest, RinglogError
 
 if TYPE_CHECKING:
     from ringlog import Producer
@@ -129,7 +129,10 @@ class Sending:
 
     def send(self, chunk: Chunk) -> None:
         """Hand a chunk over. Waits when too much is on its way; raises what an earlier one failed with."""
-        self._waiting.append((self._hand_over(chunk), len(chunk.values)))
+        try:
+            self._waiting.append((self._hand_over(chunk), len(chunk.values)))
+        except BatchTooLarge as wrong:  # more than a frame takes: the library names its own setting
+            raise BatchTooLarge(str(wrong).replace("set compression_type", "use --codec")) from None
         self.sent += len(chunk.values)
         while self._waiting and (len(self._waiting) > CHUNKS_WAITING_MAX or self._waiting[0][0].done()):
             self._take_oldest()
@@ -161,7 +164,13 @@ class Sending:
 
     def _take_oldest(self) -> None:
         future, count = self._waiting.popleft()
-        words = {part.durability for part in future.result(FLUSH_TIMEOUT_S)}
+        try:
+            words = {part.durability for part in future.result(FLUSH_TIMEOUT_S)}
+        except BatchTooLarge as wrong:  # more than the topic takes
+            raise BatchTooLarge(
+                f"{wrong}. Use --codec, or let it take more: ringlog topic alter {self._topic} "
+                "--config max.message.bytes=BYTES"
+            ) from None
         self.acknowledged += count
         self.durability = least_durable({self.durability, *words})
 

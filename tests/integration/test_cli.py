@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import ringlog
+from cli.commands import ringlog as ringlog_cli
 from cli.failures import ExitCode
 from cli.group import group
 
@@ -160,6 +161,26 @@ def test_what_was_produced_is_consumed(ringlog_command):
     assert sorted(printed) == sorted(lines.splitlines())
     by_key = [int(line.partition(":")[2]) for line in printed if line.startswith("k3:")]
     assert by_key == sorted(by_key), "records of a key keep their order"
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "advice"),
+    [
+        (2 << 20, "Use --codec, or let it take more: ringlog topic alter orders --config max.message.bytes="),
+        (10 << 20, "use --codec, or send it in parts"),
+        (33 << 20, "send it in parts"),
+    ],
+)
+def test_what_to_do_with_a_line_that_is_too_large_is_told_in_the_words_of_the_command(
+    ringlog_node, nbytes, advice
+):
+    given = b"small\n" + b"x" * nbytes
+    done = CliRunner().invoke(
+        ringlog_cli, ["produce", "orders", "--bootstrap", ringlog_node.bootstrap], given
+    )
+    assert done.exit_code == ExitCode.REFUSED
+    assert advice in done.stderr
+    assert "compression_type" not in done.stderr
 
 
 def test_every_field_survives_the_way_through_json(ringlog_command):

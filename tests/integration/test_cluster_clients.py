@@ -10,8 +10,8 @@ from collections import defaultdict
 import pytest
 from click.testing import CliRunner
 
+from cli.commands import ringlog
 from cli.failures import ExitCode
-from cli.main import ringlog
 from ringlog import Admin, Consumer, Producer
 from ringlog.errors import UnknownTopic
 from ringlog.model import TopicPartition

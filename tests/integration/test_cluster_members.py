@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.main import ringlog
+from cli.commands import ringlog
 from ringlog import Admin, Consumer, Producer
 from tests.support.cluster import TOPIC, ClusterTrial
 from tests.support.node import wait_for

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from cli.main import ringlog
+from cli.commands import ringlog
 from ringlog import Admin, Producer
 from ringlog.model import TopicPartition
 from tests.support.cluster import ClusterTrial

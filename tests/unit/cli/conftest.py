@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cli.main import ringlog
+from cli.commands import ringlog
 from ringlog.disk.plain import PlainDisk
 from tests.support.fake_client import FakeNode
 from tests.support.sample_logs import SampleLog

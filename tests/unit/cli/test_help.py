@@ -8,7 +8,7 @@ import sys
 import click
 import pytest
 
-from cli.main import ringlog
+from cli.commands import ringlog
 
 
 def commands(group=ringlog, path=()):
@@ -68,7 +68,7 @@ def test_bootstrap_may_follow_every_command_that_talks_to_a_node(run, path):
 def test_no_help_imports_what_is_slow():
     paths = [path for path in COMMANDS if path != ("demo",)]
     program = (
-        "import sys; from cli.main import ringlog\n"
+        "import sys; from cli.commands import ringlog\n"
         f"for path in {paths}:\n"
         "    try: ringlog([*path, '--help'])\n"
         "    except SystemExit: continue\n"

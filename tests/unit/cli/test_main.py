@@ -11,7 +11,7 @@ import sys
 import click
 import pytest
 
-import cli.main
+import cli.commands
 from cli.failures import ExitCode, exit_code, failure_line
 from cli.lazy import LazyCommand
 from ringlog import __version__
@@ -39,8 +39,8 @@ def test_help_of_every_command_has_examples_and_json(run):
 @pytest.mark.parametrize("arguments", [["--help"], ["log", "--help"], ["log", "dump", "--help"]])
 def test_help_imports_neither_numpy_nor_liburing_nor_rich(arguments):
     program = (
-        "import sys, cli.main\n"
-        f"try: cli.main.ringlog({arguments})\n"
+        "import sys, cli.commands\n"
+        f"try: cli.commands.ringlog({arguments})\n"
         "except SystemExit: print(sorted({'numpy', 'liburing', 'rich', 'msgspec'} & set(sys.modules)))"
     )
     output = subprocess.run(
@@ -87,8 +87,8 @@ def test_an_error_is_one_line_that_says_what_to_do_and_a_stable_code(monkeypatch
         raise error
 
     command = click.Command("fail", callback=fail)
-    monkeypatch.setattr(cli.main, "fail", command, raising=False)
-    monkeypatch.setitem(cli.main.ringlog._lazy, "fail", LazyCommand("cli.main:fail", ""))
+    monkeypatch.setattr(cli.commands, "fail", command, raising=False)
+    monkeypatch.setitem(cli.commands.ringlog._lazy, "fail", LazyCommand("cli.commands:fail", ""))
     result = run("fail")
     assert (result.exit_code, result.stderr, result.stdout) == (code, line + "\n", "")
     assert (exit_code(error), failure_line(error)) == (code, line)
@@ -98,10 +98,27 @@ def test_interrupt_ends_quietly_with_130(monkeypatch, run):
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.main, "wait", click.Command("wait", callback=interrupt), raising=False)
-    monkeypatch.setitem(cli.main.ringlog._lazy, "wait", LazyCommand("cli.main:wait", ""))
+    monkeypatch.setattr(cli.commands, "wait", click.Command("wait", callback=interrupt), raising=False)
+    monkeypatch.setitem(cli.commands.ringlog._lazy, "wait", LazyCommand("cli.commands:wait", ""))
     result = run("wait")
     assert (result.exit_code, result.stdout, result.stderr) == (ExitCode.INTERRUPTED, "", "")
+
+
+def test_an_interrupt_while_the_command_is_still_being_imported_is_as_quiet():
+    program = """
+import sys
+
+class Interrupting:
+    def find_spec(self, name, *more):
+        if name == "click":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupting())
+import cli.main
+cli.main.main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (ExitCode.INTERRUPTED, b"", b"")
 
 
 def test_ctrl_c_ends_a_real_command_quietly_though_nobody_reads_its_output(command, partition):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 
-from cli.main import ringlog
+from cli.commands import ringlog
 from tests.support.fake_machine import FakeMachine
 
 
