@@ -87,7 +87,13 @@ class ShardCore:
             shard, store, stats, self._partition_opened, self._partition_gone, topic_defaults
         )
         self.fetches = FetchDesk(
-            store, stats, self.hosting.find_led, region, first_session, self.hosting.find_in_sync
+            store,
+            stats,
+            self.hosting.find_led,
+            region,
+            first_session,
+            self.hosting.find_in_sync,
+            hosted=self.hosting.hosted,
         )
         self.deletions = DeletionDesk(store, self.hosting)
         self.groups = GroupDesk(store, self.hosting.image, self.hosting.find_led, self._ends)

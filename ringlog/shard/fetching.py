@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import heapq
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from ringlog.errors import (
     FetchSessionLost,
@@ -104,12 +104,16 @@ class FetchDesk:
         region: memoryview,
         first_session: int = 1,
         find_follower: Callable[[int], HostedPartition] | None = None,
+        *,
+        hosted: Mapping[int, HostedPartition],
     ) -> None:
-        """`find`: a partition that clients may read here; `find_follower`: those who take it from a follower, too."""
+        """`find`: a partition that clients may read here; `find_follower`: those who take it from a follower, too;
+        `hosted`: all that are open here, whoever may read them."""
         self._store = store
         self._stats = stats
         self._find_led = find
         self._find_follower = find_follower or find
+        self._hosted = hosted
         self._region_at = _address(region)
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         """The longest unused first."""
@@ -192,10 +196,10 @@ class FetchDesk:
         session.wants.pop(handle, None)
         session.hot.pop(handle, None)
         session.unwatched.discard(handle)
-        try:
-            session.find(handle).watchers.discard(session)
-        except RinglogError:
-            return  # it is gone, and its watchers with it
+        # Not through `find`: it may watch one that it may not read any more, as a follower that fell out of sync.
+        hosted = self._hosted.get(handle)
+        if hosted is not None:
+            hosted.watchers.discard(session)
 
     # -- what happens meanwhile ------------------------------------------------------------------------------
 
