@@ -129,8 +129,8 @@ class Housekeeper:
         if self._wanted or log.status is not LogStatus.OPEN:
             return
         self._wanted = True
-        if not log.idle:
-            log.on_extent_boundary = self._at_boundary
+        # Also when the log is idle now: it may be so at no tick that is to come.
+        log.on_extent_boundary = self._at_boundary
         self._on_wanted(self)
 
     def _at_boundary(self) -> None:
