@@ -81,7 +81,7 @@ class Follower:
             return Ignore()
         if part.diverging_epoch >= 0 or part.diverging_offset >= 0:
             return self._cut(EpochEnd(part.diverging_epoch, part.diverging_offset), log)
-        if part.start_offset > log.end_offset:
+        if part.start_offset > log.end_offset or self._begins_within(part, batches, log):
             return BeginAt(part.start_offset)
         self._learn(part.high_watermark, part.fetch_offset)
         self.leader_start_offset = max(self.leader_start_offset, part.start_offset)
@@ -98,6 +98,13 @@ class Follower:
         """Where the log should begin from now on; None: where it does."""
         offset = min(self.leader_start_offset, self.high_watermark, log.held_offset)
         return offset if offset > log.start_offset else None
+
+    def _begins_within(self, part: Part, batches: Sequence[BatchSpan], log: ReplicaLog) -> bool:
+        """Whether the leader's log begins where ours ends, inside of a batch: of that one only an empty log can take
+        what is left, and all that we have was deleted there."""
+        if not batches or log.start_offset == log.end_offset:
+            return False
+        return part.start_offset == log.end_offset > batches[0].base_offset
 
     def _learn(self, high_watermark: int, end_offset: int) -> None:
         """Only up to the end of a log that the leader has found to be a prefix of its own."""

@@ -10,7 +10,8 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from ringlog.controller.image import MetadataImage, TopicState
 from ringlog.controller.topic_config import COMPRESSIONS, NOTHING, with_defaults
@@ -248,23 +249,45 @@ class Hosting:
     def begin_at(self, hosted: HostedPartition, offset: int, now_ms: int) -> None:
         """Give up what a partition holds here: it begins anew, empty, at an offset."""
         owner = Owner(self.image.cluster_id, hosted.partition)
-        hosted.log = self.store.begin_at(hosted.name, offset, owner, now_ms=now_ms)
+        with self._reopening(hosted, now_ms):
+            hosted.log = self.store.begin_at(hosted.name, offset, owner, now_ms=now_ms)
         hosted.log.committed_offset = offset
         self._stats.partitions.started(hosted.partition, offset)
         self._stats.partitions.grown(hosted.partition, offset)
+
+    def truncate(self, hosted: HostedPartition, offset: int, now_ms: int) -> None:
+        """Give up what a partition holds from an offset on."""
+        committed = hosted.log.committed_offset
+        with self._reopening(hosted, now_ms):
+            hosted.log = self.store.truncate(hosted.name, offset, now_ms=now_ms)
+        hosted.log.committed_offset = committed
+
+    @contextmanager
+    def _reopening(self, hosted: HostedPartition, now_ms: int) -> Iterator[None]:
+        """For what leaves a log and opens it again: should that fail in between, it is opened later."""
+        try:
+            yield
+        except (RinglogError, OSError) as error:
+            log = hosted.log
+            if self.store.logs.get(hosted.name) is not log or log.status is not LogStatus.OPEN:
+                self._forget(hosted)
+                self._refuse(hosted, disk_error(hosted.name, "open", error), now_ms)
+            raise
 
     def fenced(self, log: PartitionLog, error: RinglogError, now_ms: int) -> None:
         """A disk error closed a log: nothing more is taken until it was opened anew from disk."""
         found = self.by_name.get(log.name)
         if found is None or found.log is not log:
             return
-        _log.error("%s is fenced: %s", log.name, error)
+        if not isinstance(error, DiskFull):
+            self._forget(found)  # what was flushed can be read from a full disk as well as from any
+        self._refuse(found, error, now_ms)
+
+    def _refuse(self, found: HostedPartition, error: RinglogError, now_ms: int) -> None:
+        """Tell those who wait that nothing more is taken, until the log was opened anew."""
+        _log.error("%s is fenced: %s", found.name, error)
         self._stats.counts["fenced"] += 1
         self._retry_at_ms[found.partition] = now_ms + REOPEN_MS
-        if not isinstance(
-            error, DiskFull
-        ):  # what was flushed can be read from a full disk as well as from any
-            self._forget(found)
         found.acks.refuse_all(error)
         found.leader_acks.refuse_all(error)
 

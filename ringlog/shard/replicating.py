@@ -324,9 +324,7 @@ class ReplicationDesk:
         self._follow_start(hosted)
 
     def _truncate(self, hosted: HostedPartition, offset: int, now_ms: int) -> None:
-        committed = hosted.log.committed_offset
-        hosted.log = self._store.truncate(hosted.name, offset, now_ms=now_ms)
-        hosted.log.committed_offset = committed
+        self._hosting.truncate(hosted, offset, now_ms)
         _log.info("%s is cut to %d, as its leader's history says", hosted.name, offset)
         replica = hosted.replica
         assert replica is not None

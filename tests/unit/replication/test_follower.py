@@ -72,6 +72,12 @@ def test_it_begins_anew_where_the_leaders_log_begins():
     assert role.take(part(10, start=50), [], log) == BeginAt(50)
 
 
+def test_it_begins_anew_where_the_leaders_log_begins_within_a_batch_that_it_has_another_part_of():
+    log, role = MemoryLog(spans((0, 9, 4))), Follower(VIEW, 0)
+    assert role.take(part(10, start=10), spans((8, 12, 5)), log) == BeginAt(10)
+    assert role.take(part(10, start=10), spans((10, 12, 5)), log) == Append()
+
+
 def test_it_learns_what_is_committed_up_to_its_own_end():
     log, role = MemoryLog(spans((0, 9, 4))), Follower(VIEW, 0)
     answer, batches = part(10, watermark=14), spans((10, 11, 5))

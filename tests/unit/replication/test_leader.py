@@ -125,6 +125,14 @@ def test_a_follower_behind_the_start_of_the_log_is_told_where_it_begins():
     assert fetch(role, log, 2, want(10, last_epoch=1)) == Serve(10), "its last epoch is deleted here"
 
 
+def test_an_empty_follower_that_begins_behind_the_start_of_the_log_has_no_other_history():
+    """It began anew where a former leader's log did, which had deleted more than this one has."""
+    log = MemoryLog(spans((0, 9, 1), (10, 19, 4)))
+    role, _ = leader(log)
+    assert fetch(role, log, 2, want(10, last_epoch=-1, start=10)) == Serve(10)
+    assert fetch(role, log, 3, want(10, last_epoch=-1, start=0)) == Diverged(EpochEnd(-1, 0)), "not empty"
+
+
 def test_nothing_is_committed_while_too_few_are_in_sync():
     role, log = leader(view=VIEW._replace(isr=(1,)))
     assert role.high_watermark == 0
