@@ -165,8 +165,8 @@ class Peers:
         ]
 
     def expire(self, now_ms: int, is_connected: Callable[[bytes], bool]) -> None:
-        """Forget clients that have been silent for long, unless their connection is known to be open: such a one goes on
-        counting what it received, and would have no credit with who counts anew."""
+        """Forget clients that have been silent for long, unless their connection is known to be open: such a one counts
+        on what it received, and would have no credit with who counts anew."""
         gone = [
             peer
             for peer in self.by_session.values()
