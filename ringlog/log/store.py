@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import msgspec
+
 from ringlog.disk.api import Disk, WatchingDisk
 from ringlog.disk.memory import aligned
 from ringlog.errors import OffsetOutOfRange, PartitionFenced, RinglogError, check
@@ -201,17 +203,21 @@ class LogStore:
     def reconfigure(self, name: TopicPartition, settings: LogSettings, *, now_ms: int) -> None:
         """Change the settings of a log, for all appends from now on; of one that is not open, for its reopening.
 
-        A change of what a crash can leave behind (the flush policy, or larger batches with flush=ack) first waits until
-        all that the log received is flushed, and then for its state on disk to say so. What happened meanwhile is among
-        the events of the next run(). Should that fail the log is fenced, and gets the settings when it is reopened."""
+        A change of what a crash can leave behind (the flush policy, larger batches with flush=ack, or gaps) first waits
+        until all that the log received is flushed, and then for its state on disk to say so. What happened meanwhile is
+        among the events of the next run(). Should that fail the log is fenced, and gets the settings when it is
+        reopened."""
         if name in self._settings:
-            self._settings[name] = settings
+            # Until the recovery point lies behind its gaps, a reopening takes those that it was written with for good.
+            gaps = settings.gaps_at_append or self._settings[name].gaps_at_append
+            self._settings[name] = msgspec.structs.replace(settings, gaps_at_append=gaps)
         log = self.logs.get(name)
         if log is None or log.status is not LogStatus.OPEN:
             return
         if (
             settings.flush.on_ack != log.settings.flush.on_ack
             or settings.reach_bytes != log.settings.reach_bytes
+            or settings.gaps_at_append != log.settings.gaps_at_append
         ):
             self._events[:0] = self._settle([name], now_ms)
             if log.status is not LogStatus.OPEN:
@@ -222,7 +228,7 @@ class LogStore:
             except OSError as error:
                 log.fence(disk_error(name, "save settings", error))
                 return
-        log.settings = settings
+        log.settings = self._settings[name] = settings
         if settings.flush.interval_ms is not None and log.flushed_offset < log.next_offset:
             self._flushes.plan(name, now_ms + settings.flush.interval_ms)
 

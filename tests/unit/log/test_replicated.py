@@ -6,13 +6,14 @@ import random
 
 import pytest
 
-from ringlog.errors import InvariantBroken
+from ringlog.errors import InvariantBroken, PartitionFenced
 from ringlog.limits import MIB
-from ringlog.log.partition import PartitionLog
+from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.replicated import append_as_they_are
 from ringlog.log.settings import LogSettings
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
+from ringlog.records.decode import decode
 from ringlog.records.scan import check, stamp
 from tests.support.fake_disk import FakeDisk
 from tests.support.logs import aligned_memory, batch_of
@@ -69,6 +70,35 @@ def test_gaps_are_kept_and_read_over_also_after_a_crash():
     assert log.next_offset == 101
     assert [tuple(start) for start in log.epochs.starts] == [(1, 0), (2, 20)]
     assert again.read_now(NAME, 0, MIB).tobytes()[: len(data)] == bytes(data)
+
+
+def test_gaps_outlast_a_change_to_a_policy_that_leaves_none():
+    disk = new_disk()
+    store, log = opened(disk)
+    append(store, stamped((2, 1, b"a"), (9, 1, b"b"), (30, 1, b"c")))
+    store.drain(now_ms=0)
+    store.reconfigure(NAME, LogSettings(), now_ms=0)
+    store, log = opened(disk.crash(random.Random(1)), LogSettings())
+    assert store.reports[NAME].problems == []
+    assert [r.offset for r in decode(store.read_now(NAME, 0, MIB).tobytes())] == [2, 9, 30]
+    assert log.next_offset == 31
+
+
+@pytest.mark.parametrize("when", ["while it is fenced", "and its state cannot be saved"])
+def test_gaps_outlast_a_change_of_policy_of_a_log_that_has_to_be_reopened(when):
+    disk = new_disk()
+    store, log = opened(disk)
+    append(store, stamped((2, 1, b"a"), (9, 1, b"b"), (30, 1, b"c")))
+    store.drain(now_ms=0)
+    if when == "while it is fenced":
+        log.fence(PartitionFenced("for the test"))
+    else:
+        disk.faults.fail("rename", nth=sum(call.kind == "rename" for call in disk.calls))
+    store.reconfigure(NAME, LogSettings(), now_ms=0)
+    assert log.status is LogStatus.FENCED
+    log = store.reopen(NAME, now_ms=0)
+    assert [r.offset for r in decode(store.read_now(NAME, 0, MIB).tobytes())] == [2, 9, 30]
+    assert log.next_offset == 31
 
 
 def test_it_can_be_cut_and_go_on():
