@@ -6,6 +6,7 @@ A client is known by the routing id that it chose, which proves nothing; inside 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ringlog.errors import InvalidRequest, Overloaded
@@ -163,8 +164,13 @@ class Peers:
             if request.process == process
         ]
 
-    def expire(self, now_ms: int) -> None:
-        """Forget clients that have been silent for long: a router is never told that one has left."""
-        gone = [peer for peer in self.by_session.values() if now_ms - peer.seen_ms > SESSION_IDLE_MS]
+    def expire(self, now_ms: int, is_connected: Callable[[bytes], bool]) -> None:
+        """Forget clients that have been silent for long, unless their connection is known to be open: such a one counts
+        on what it received, and would have no credit with who counts anew."""
+        gone = [
+            peer
+            for peer in self.by_session.values()
+            if now_ms - peer.seen_ms > SESSION_IDLE_MS and not is_connected(peer.routing_id)
+        ]
         for peer in gone:
             self.drop(peer)

@@ -321,7 +321,7 @@ class RouterAgent:
         self._stats.show()
         if now_us - self._expired_us >= EXPIRE_US:
             self._expired_us = now_us
-            peers.expire(now_us // 1000)
+            peers.expire(now_us // 1000, self._socket.connections.knows)
 
 
 def descriptor(frame: zmq.Frame) -> int:

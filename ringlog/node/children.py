@@ -132,8 +132,9 @@ def _build(setup: ChildSetup, process: int, stopping: Callable[[], bool]) -> Cal
     links = Links(process, memory.board, setup.bells)
     stats = Stats(memory.stats, process)
     role, index = setup.topology.role(process)
+    descriptors = raise_descriptor_limit()  # a shard has one for each partition that is written to
     if role == "net":
-        return _net(setup, process, links, stats, stopping)
+        return _net(setup, process, links, stats, stopping, descriptors)
     if role == "peer":
         return _peer(setup, process, links, stats, stopping)
     preference = cast(Preference, config.disk_engine)
@@ -184,12 +185,16 @@ def _keep_to(cores: set[int], setting: str) -> None:
 
 
 def _net(
-    setup: ChildSetup, process: int, links: Links, stats: Stats, stopping: Callable[[], bool]
+    setup: ChildSetup,
+    process: int,
+    links: Links,
+    stats: Stats,
+    stopping: Callable[[], bool],
+    descriptors: int,
 ) -> Callable[[], None]:
     config, topology = setup.config, setup.topology
     if config.pin and config.net_cores:
         _keep_to(set(parse_cores(config.net_cores)), "net_cores")
-    descriptors = raise_descriptor_limit()
     keep_freed_memory()
 
     def open_socket() -> tuple[RouterSocket, NetService]:
@@ -224,7 +229,6 @@ def _peer(
     config = setup.config
     if config.pin and config.net_cores:
         _keep_to(set(parse_cores(config.net_cores)), "net_cores")
-    raise_descriptor_limit()
     keep_freed_memory()
     sockets = PeerSockets(config.peer_listen, links.bell.fd)
     board, spin_us = setup.memory.board, config.spin_us

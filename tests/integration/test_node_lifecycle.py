@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -120,6 +121,19 @@ def write_and_read(bootstrap: str, value: bytes) -> None:
 
 def all_ready(node: RunningNode) -> bool:
     return all(process.state == "ready" for process in control.status(node.data_dir, 0.01).processes)
+
+
+def test_every_process_may_open_as_many_files_as_the_system_allows(start):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard // 2, hard))
+    try:
+        node = start()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    node.wait_ready()
+    processes = {process.role: psutil.Process(process.pid) for process in node.info.processes}
+    limits = {role: process.rlimit(psutil.RLIMIT_NOFILE) for role, process in processes.items()}
+    assert limits == dict.fromkeys(processes, (hard, hard))
 
 
 def test_each_kind_of_process_may_die_and_the_node_is_ready_again(start):

@@ -96,11 +96,29 @@ def test_fetches_are_held_past_the_credit_and_a_deaf_client_is_known(peers):
     assert peer.deaf
 
 
+def nobody(_routing_id: bytes) -> bool:
+    """Who is known to be connected."""
+    return False
+
+
 def test_a_client_that_is_silent_for_long_is_forgotten(peers):
     peers.admit(peers.seen(b"a", 0), 1, request())
     peers.seen(b"b", SESSION_IDLE_MS)
-    peers.expire(SESSION_IDLE_MS + 1)
+    peers.expire(SESSION_IDLE_MS + 1, nobody)
     assert (len(peers), peers.in_flight_bytes, peers.pending_count) == (1, 0, 0)
+
+
+def test_a_client_that_is_silent_on_an_open_connection_keeps_its_session_and_its_credit(peers):
+    session = peers.seen(b"a", 0).session
+    now_ms, received = SESSION_IDLE_MS + 1, 500
+    peers.seen(b"a", 0).sent_bytes += received
+    peers.expire(now_ms, {b"a"}.__contains__)
+    for _ in range(3):
+        peer = peers.seen(b"a", now_ms)
+        peer.sent_bytes += CLIENT_REPLY_BYTES_MAX
+        received += CLIENT_REPLY_BYTES_MAX
+        peers.note_received(peer, received)
+        assert (peer.session, peer.unreceived_bytes) == (session, 0)
 
 
 def test_those_who_wait_for_a_process_are_found(peers):
@@ -147,7 +165,7 @@ def test_the_books_balance_whatever_happens(commands):
                 peers.settle(peer, correlation)
             case "expire":
                 now_ms += SESSION_IDLE_MS // 2 + 1
-                peers.expire(now_ms)
+                peers.expire(now_ms, nobody)
         everyone = peers.by_session.values()
         assert all(p.in_flight_bytes == sum(r.nbytes for r in p.pending.values()) >= 0 for p in everyone)
         assert peers.in_flight_bytes == sum(p.in_flight_bytes for p in everyone)
