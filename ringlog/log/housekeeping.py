@@ -238,6 +238,7 @@ class Housekeeper:
             )
         )
         sealed.offsets, sealed.times = old.index.offsets, old.index.times
+        self.log.context.indexes.used(sealed)
         sealed.leases = old.leases
         at = log.segments.index(old)
         log.segments[at] = sealed

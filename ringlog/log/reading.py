@@ -288,6 +288,7 @@ class Reader:
             if segment.offsets is None or segment.times is None:
                 loaded = yield from load_indexes(log.context.disk, log.files, log.path, segment.entry)
                 segment.offsets, segment.times = loaded
+            log.context.indexes.used(segment)
             return segment.offsets, segment.times
         except CorruptSegment as error:
             self._quarantine(segment, error)
