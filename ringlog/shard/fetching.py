@@ -407,13 +407,12 @@ class FetchDesk:
             return
         token, self._next_token = self._next_token, self._next_token + 1
         ranges = [(_address(view) - self._region_at, view.nbytes) for view in views]
+        self._lent[token] = (asker.outlet, all_slices)
         try:
             asker.reply(pack_lent(token, head, ranges), Flag.REPLY | LENT)
         except RinglogError as error:  # it fits no ring
-            _release(all_slices)
+            self.release([token])
             asker.refuse(error)
-            return
-        self._lent[token] = (asker.outlet, all_slices)
 
 
 def _has_news(offset: int, hosted: HostedPartition) -> bool:
