@@ -66,6 +66,8 @@ RESERVE_FILE_BYTES_MAX = 32 * MIB
 # A shard.
 TAIL_BYTES_PER_SHARD = 256 * MIB
 """Memory for append buffers and the recent tail that is served from them."""
+INDEX_BYTES_PER_SHARD = 64 * MIB
+"""Memory for the indexes of sealed segments; a segment of 1 GiB has up to 5 MiB of them."""
 UNCHECKPOINTED_BYTES_PER_SHARD = 512 * MIB
 """What a shard may have to scan after a crash, over all its partitions."""
 CHECKPOINT_BYTES = 128 * MIB

@@ -10,6 +10,7 @@ from ringlog.log.arena import Arena
 from ringlog.log.disk_space import DiskSpace
 from ringlog.log.events import Event
 from ringlog.log.extent import Extent
+from ringlog.log.index_cache import IndexCache
 from ringlog.log.jobs import Dispatcher
 
 if TYPE_CHECKING:
@@ -28,5 +29,6 @@ class ShardContext(NamedTuple):
     mark_ready: Callable[[PartitionLog], None]
     """Have pump() called in the next cycle: something came in, or what it waited for is done."""
     space: DiskSpace
+    indexes: IndexCache
     group_bytes: int
     """A queued write that has so many takes no further append."""

@@ -129,8 +129,8 @@ class Housekeeper:
         if self._wanted or log.status is not LogStatus.OPEN:
             return
         self._wanted = True
-        if not log.idle:
-            log.on_extent_boundary = self._at_boundary
+        # Also when the log is idle now: it may be so at no tick that is to come.
+        log.on_extent_boundary = self._at_boundary
         self._on_wanted(self)
 
     def _at_boundary(self) -> None:
@@ -238,6 +238,7 @@ class Housekeeper:
             )
         )
         sealed.offsets, sealed.times = old.index.offsets, old.index.times
+        self.log.context.indexes.used(sealed)
         sealed.leases = old.leases
         at = log.segments.index(old)
         log.segments[at] = sealed
@@ -340,12 +341,12 @@ class Housekeeper:
             swapping=[s.base_offset for s in kept if s.is_clean_named],
         )
         yield from replace_file(log.context.disk, f"{log.path}/{STATE_NAME}", state.encode())
+        for then in after:  # before the drop: the swap of what is dropped comes before its deletion
+            then()
         self._drop([s for s in sealed if s.next_offset <= start])
         if start > log.durable_start_offset:
             log.durable_start_offset = start
             log.context.events.append(StartMoved(log, start))
-        for then in after:
-            then()
 
     def after_save(self, then: Callable[[], None]) -> None:
         """Have the state saved, as all is now, and then call `then`. Never, if the log is closed or fenced before."""
@@ -404,12 +405,8 @@ class Housekeeper:
             # Up to what compaction has replaced meanwhile: that goes after the next save, and what lies behind it, too.
             segment = segments.pop(0)
             assert isinstance(segment, SealedSegment)
-            if not segment.is_clean_named:  # its swap would be still to come, and deletes it
-                self._retire(
-                    segment.base_offset,
-                    [segment.leases],
-                    partial(delete_segment, self.log, segment.base_offset),
-                )
+            deletion = partial(delete_segment, self.log, segment.base_offset)
+            self._retire(segment.base_offset, [segment.leases], deletion)
 
     def delete_leftovers(self, base_offsets: Sequence[int]) -> None:
         """Delete the files of segments that a crash left, and that no state names."""
@@ -429,8 +426,6 @@ class Housekeeper:
 
     def _swap(self, old: Sequence[SealedSegment], new: SealedSegment, done: Callable[[], None]) -> Job[None]:
         yield from swap_segment(self.log, new, [segment.base_offset for segment in old[1:]])
-        if new not in self.log.segments:
-            yield from delete_segment(self.log, new.base_offset)
 
         def settled() -> None:
             self._swaps -= 1
@@ -439,7 +434,8 @@ class Housekeeper:
         self.after_save(settled)
 
     def _retire(self, base_offset: int, leases: Sequence[Leases], chore: Callable[[], Job[None]]) -> None:
-        """Run a chore once no read is under way on some segments, the first of which begins there."""
+        """Run a chore once no read is under way on some segments, the first of which begins there; behind those that
+        begin there, too, and were retired before."""
         if not self._retired:
             self._on_retired(self)
         insort(self._retired, _Retired(base_offset, leases, chore), key=lambda one: one.base_offset)

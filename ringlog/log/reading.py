@@ -288,6 +288,7 @@ class Reader:
             if segment.offsets is None or segment.times is None:
                 loaded = yield from load_indexes(log.context.disk, log.files, log.path, segment.entry)
                 segment.offsets, segment.times = loaded
+            log.context.indexes.used(segment)
             return segment.offsets, segment.times
         except CorruptSegment as error:
             self._quarantine(segment, error)
@@ -323,7 +324,8 @@ def _last_that_fits(positions: list[int], end: int, first: int, budget: int, *, 
     start = positions[first]
     if end - start <= budget:
         return end
-    last = bisect_right(positions, start + budget, lo=first) - 1
+    # A first batch that is larger than was asked for leaves less than nothing to the extents behind its own.
+    last = max(bisect_right(positions, start + budget, lo=first) - 1, first)
     if last == first and at_least_one:
         return positions[first + 1] if first + 1 < len(positions) else end
     return positions[last]

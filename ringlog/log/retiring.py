@@ -52,6 +52,7 @@ def swap_segment(log: PartitionLog, new: SealedSegment, merged: Sequence[int]) -
     # Before anyone gets a turn: who reads from now on looks for the name.
     log.files.renamed(new.base_offset)
     new.is_clean_named = False
+    log.context.indexes.used(new)
     must((yield disk.flush_dir(log.path)), f"flush directory {log.path}")
     yield from delete_file(disk, old, file_size(disk, old))
     for base_offset in merged:

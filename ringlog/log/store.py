@@ -15,7 +15,7 @@ import msgspec
 from ringlog.disk.api import Disk, WatchingDisk
 from ringlog.disk.memory import aligned
 from ringlog.errors import OffsetOutOfRange, PartitionFenced, RinglogError, check
-from ringlog.limits import COMPACTION_BYTES_PER_S, TAIL_BYTES_PER_SHARD
+from ringlog.limits import COMPACTION_BYTES_PER_S, INDEX_BYTES_PER_SHARD, TAIL_BYTES_PER_SHARD
 from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
 from ringlog.log.bounds import ShardBounds
@@ -26,6 +26,7 @@ from ringlog.log.disk_space import DiskSpace
 from ringlog.log.events import Appended, Event, disk_error
 from ringlog.log.flush_schedule import FlushSchedule
 from ringlog.log.housekeeping import Housekeeper
+from ringlog.log.index_cache import IndexCache
 from ringlog.log.jobs import Dispatcher, Job, run_now
 from ringlog.log.names import LOG, offset_name, partition_dir
 from ringlog.log.owner import Owner
@@ -99,6 +100,7 @@ class LogStore:
             keep_tail=self._tail.keep,
             mark_ready=self._ready.mark,
             space=self.space,
+            indexes=IndexCache(INDEX_BYTES_PER_SHARD),
             group_bytes=bounds.group_bytes,
         )
 

@@ -180,6 +180,35 @@ def test_a_read_under_way_while_its_segment_is_swapped_ends_well_and_the_next_go
     assert all(offset >= read.next_offset for offset in following)
 
 
+def test_a_read_of_what_compaction_made_ends_well_while_that_is_deleted():
+    log = keyed_log(compresses=False, value_bytes=50_000, keys=200)
+    world = log.world
+    world.evict_all()
+    world.store.upkeep.check_now()
+    while not (made := [s for s in world.log.segments if isinstance(s, SealedSegment) and s.is_clean_named]):
+        world.now_ms += 20
+        log.run()
+    world.fake.hold_all("read", f"{made[0].base_offset:020}.log.clean")
+    slices = []
+    world.store.read(world.partition, made[0].base_offset, 4096, done=slices.append, failed=slices.append)
+    world.store.move_start(world.partition, world.log.segments[-1].base_offset)
+    for _ in range(200):
+        world.now_ms += 20
+        log.run()  # is not fenced
+    left = [name for name in names(log) if name.endswith(".log")]
+    assert left[0] == f"{made[0].base_offset:020}.log" and len(left) > 2, "none goes before the oldest"
+    world.fake.release_all()
+    for _ in range(200):
+        world.now_ms += 20
+        log.run()
+    (read,) = slices
+    with read:
+        assert next(iter(decode(read.tobytes()))).value == log.sent[made[0].base_offset][1]
+    log.settle()
+    assert [n for n in names(log) if n.endswith(".log")] == [f"{world.log.active.base_offset:020}.log"]
+    assert not housekeeper(log).is_swapping
+
+
 def test_readers_that_go_through_the_log_while_it_is_compacted_see_each_latest_record_once():
     log = keyed_log(batches=120)
     world = log.world

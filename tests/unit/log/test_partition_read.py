@@ -47,6 +47,19 @@ def test_a_read_returns_at_least_one_batch_and_otherwise_keeps_to_its_budget(wor
     assert 4 <= len(read(world, 30, 5 * batch + 10)) <= 5  # from disk it may be one less
 
 
+@pytest.mark.parametrize("where", ["hot", "cold"])
+def test_a_batch_larger_than_the_budget_is_read_alone(where):
+    world = LogWorld()
+    world.append(bytes(40_000))
+    world.settle()
+    for _ in range(20):  # all in one write
+        world.append(bytes(5_000))
+    world.settle()
+    if where == "cold":
+        world.evict_all()
+    assert len(read(world, 0, 10_000)) == 1
+
+
 def test_reading_on_from_next_offset_gives_every_record_once(world):
     assert [record.offset for record in world.records(bytes_max=20_000)] == list(range(600))
     assert [record.offset for record in world.records(bytes_max=1)] == list(range(600))

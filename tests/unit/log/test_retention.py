@@ -154,6 +154,20 @@ def test_no_file_is_deleted_before_the_start_is_durable():
     assert len(segment_names(world)) < len(before)
 
 
+def test_a_start_becomes_durable_under_steady_load_also_when_it_was_moved_in_a_quiet_moment():
+    world = LogWorld(settings=LogSettings(segment_bytes=64 * MIB))
+    world.append(b"first")
+    world.append(b"second")
+    world.settle()
+    assert world.log.idle
+    world.store.move_start(world.partition, 1)
+    for _ in range(50):
+        world.append(b"no tick finds the log idle")
+        world.store.push(world.now_ms)
+        world.run()
+    assert [event.offset for event in world.events if isinstance(event, StartMoved)] == [1]
+
+
 def test_a_read_under_way_on_a_deleted_segment_ends_well():
     world = LogWorld(settings=KEEP_1000_MS)
     fill(world, 3)
