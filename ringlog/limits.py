@@ -106,6 +106,8 @@ SPLIT_POINTS_MAX = 4096
 """Offsets in one answer about where ranges may be split, over all of its partitions."""
 FETCH_PARTITIONS_MAX = 10_000
 FETCH_SESSIONS_PER_SHARD_MAX = 4096
+LENT_RANGES_MAX = 72 * KIB
+"""Pieces of memory that one fetch reply is made of, about: the list of them goes through a ring, as one message."""
 CLIENT_REQUESTS_MAX = 1024
 """Requests of one client that are not answered yet; past it they are refused, retriably."""
 CLIENT_BYTES_IN_FLIGHT_MAX = 64 * MIB
@@ -242,7 +244,10 @@ PEER_MESSAGES_MAX = 1024
 
 assert FRAME_BYTES_MAX <= REQUEST_RING_BYTES // 4 - 8
 assert CONTROL_BODY_BYTES_MAX + DELTA_RECORDS_MAX * KIB // 2 <= CONTROL_RING_BYTES // 4
-assert FETCH_PARTITIONS_MAX * 64 < REPLY_RING_BYTES // 4
+assert FETCH_PARTITIONS_MAX * 64 + (LENT_RANGES_MAX + FETCH_PARTITIONS_MAX) * 16 < REPLY_RING_BYTES // 4
+assert (
+    REPLICA_FETCH_BYTES // BATCH_HEADER_BYTES < LENT_RANGES_MAX
+)  # so many batches are so many pieces at most
 assert GROUP_REPLY_BYTES_MAX < REPLY_RING_BYTES // 4 - 64
 assert REPLICA_PARTITION_BYTES <= REPLICA_FETCH_BYTES
 assert REPLICA_FETCH_BYTES + FETCH_PARTITIONS_MAX * 64 < FRAME_BYTES_MAX

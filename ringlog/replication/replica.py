@@ -88,7 +88,8 @@ class Replica:
         if self.leader is not None:
             return self.leader
         if self.halted is not None:
-            raise self.halted
+            # A new one each time: one for all would gather the traceback, and the frames, of every request.
+            raise ReplicaHalted(str(self.halted))
         if self.view is not None and self.view.leader == NO_LEADER:
             raise PartitionOffline(
                 f"partition id {self.partition}: its in-sync replicas {list(self.view.isr)} are down. Start one of them"

@@ -10,6 +10,7 @@ import ctypes
 import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from weakref import WeakSet
 
 from ringlog.errors import (
     FetchSessionLost,
@@ -25,10 +26,12 @@ from ringlog.limits import (
     FETCH_SESSIONS_PER_SHARD_MAX,
     FETCH_WAIT_MS_MAX,
     KIB,
+    LENT_RANGES_MAX,
 )
 from ringlog.log.events import disk_error
 from ringlog.log.reading import Slices
 from ringlog.log.store import LogStore
+from ringlog.model import TopicPartition
 from ringlog.net.framing import Flag
 from ringlog.net.messages import FETCH_ROW_PACK, FetchPartition, FetchRequest, pack_fetch_head
 from ringlog.net.wire_errors import number_of
@@ -44,7 +47,7 @@ INLINE_BYTES_MAX = 16 * KIB
 class FetchSession:
     """What one client reads of this shard."""
 
-    __slots__ = ("find", "hot", "orphaned", "owner", "session", "unwatched", "waiting", "wants")
+    __slots__ = ("find", "hot", "owner", "session", "unwatched", "waiting", "wants")
 
     def __init__(
         self, session: int, owner: tuple[object, int], find: Callable[[int], HostedPartition]
@@ -60,8 +63,6 @@ class FetchSession:
         self.unwatched: set[int] = set()
         """Partitions of which it would not be told that they grow: they were not open when it asked, or were closed."""
         self.waiting: Fetch | None = None
-        self.orphaned = False
-        """Its network process is dead: nobody will give back what a reply lends."""
 
 
 class Fetch:
@@ -72,6 +73,7 @@ class Fetch:
         "bytes_left",
         "bytes_min",
         "deadline_ms",
+        "ranges_left",
         "reading",
         "rows",
         "served",
@@ -86,6 +88,7 @@ class Fetch:
         wait_ms = min(max(request.wait_ms, 0), FETCH_WAIT_MS_MAX) if request.bytes_min > 0 else 0
         self.deadline_ms = now_ms + wait_ms
         self.bytes_left = min(max(request.bytes_max, 1), FETCH_BYTES_MAX)
+        self.ranges_left = LENT_RANGES_MAX
         self.rows: list[bytes] = []
         self.slices: list[Slices] = []
         self.reading = 0
@@ -122,6 +125,8 @@ class FetchDesk:
         self._deadlines: list[tuple[int, int, Fetch]] = []
         self._order = 0
         self._lent: dict[int, tuple[object, list[Slices]]] = {}
+        self._forgotten: WeakSet[object] = WeakSet()
+        """Outlets of dead network processes: nobody will give back what a reply to them lends."""
         self._next_token = 1
 
     # -- requests ------------------------------------------------------------------------------------------
@@ -243,14 +248,13 @@ class FetchDesk:
         """The network process has copied what it was lent."""
         for token in tokens:
             _, lent = self._lent.pop(token, (None, []))
-            for slices in lent:
-                slices.release()
+            _release(lent)
 
     def forget(self, outlet: object) -> None:
         """A network process is dead: what it was lent, and the sessions of its clients, are nobody's."""
+        self._forgotten.add(outlet)
         self.release([token for token, (to, _) in self._lent.items() if to is outlet])
         for number in [n for n, session in self._sessions.items() if session.owner[0] is outlet]:
-            self._sessions[number].orphaned = True
             self._end_session(number)
 
     def _end_session(self, number: int) -> None:
@@ -277,7 +281,7 @@ class FetchDesk:
             return False
         fetch.reading += 1  # keeps reads that are done at once from ending the fetch
         for handle in list(session.hot):
-            if fetch.bytes_left <= 0:
+            if fetch.bytes_left <= 0 or fetch.ranges_left <= 0:
                 break
             session.hot.move_to_end(handle)
             self._serve_partition(fetch, session.wants[handle])
@@ -315,11 +319,12 @@ class FetchDesk:
 
     def _serve_partition(self, fetch: Fetch, want: FetchPartition) -> None:
         budget = max(1, min(want.bytes_max, fetch.bytes_left))
+        hosted = None
         try:
             hosted = fetch.session.find(want.partition)
-            slices = self._store.read_tail(hosted.name, want.offset, budget)
+            slices = self._read_tail(hosted.name, want.offset, budget, fetch.ranges_left)
         except RinglogError as error:
-            self._add_error(fetch, want.partition, error)
+            self._add_error(fetch, want.partition, hosted, error)
             return
         if slices is not None:
             self._add_row(fetch, hosted, slices)
@@ -334,13 +339,22 @@ class FetchDesk:
             failed=lambda error: self._cold_failed(fetch, hosted, error),
         )
 
+    def _read_tail(self, name: TopicPartition, offset: int, bytes_max: int, ranges_max: int) -> Slices | None:
+        """As the log's, in so many ranges at most, or one batch: many small appends are many ranges."""
+        slices = self._store.read_tail(name, offset, bytes_max)
+        while slices is not None and len(slices.views) > ranges_max and bytes_max > 1:
+            bytes_max = min(bytes_max, slices.nbytes) // 2
+            slices.release()
+            slices = self._store.read_tail(name, offset, bytes_max)
+        return slices
+
     def _cold_done(self, fetch: Fetch, hosted: HostedPartition, slices: Slices, budget: int) -> None:
         fetch.bytes_left += budget
         self._add_row(fetch, hosted, slices)
         self._read_done(fetch)
 
     def _cold_failed(self, fetch: Fetch, hosted: HostedPartition, error: RinglogError | OSError) -> None:
-        self._add_error(fetch, hosted.partition, disk_error(hosted.name, "read", error))
+        self._add_error(fetch, hosted.partition, hosted, disk_error(hosted.name, "read", error))
         self._read_done(fetch)
 
     def _read_done(self, fetch: Fetch) -> None:
@@ -363,22 +377,20 @@ class FetchDesk:
         fetch.rows.append(row)
         fetch.slices.append(slices)
         fetch.bytes_left -= slices.nbytes
+        fetch.ranges_left -= len(slices.views)
         self._stats.moved(hosted.partition, bytes_out=slices.nbytes)
 
-    def _add_error(self, fetch: Fetch, partition: int, error: RinglogError) -> None:
-        hosted = None
-        if isinstance(error, OffsetOutOfRange):
-            hosted = fetch.session.find(partition)
+    def _add_error(
+        self, fetch: Fetch, partition: int, hosted: HostedPartition | None, error: RinglogError
+    ) -> None:
+        start = readable = -1
+        if isinstance(error, OffsetOutOfRange) and hosted is not None:
+            start, readable = hosted.log.log_start_offset, hosted.log.readable_offset
         elif not isinstance(error, StaleMetadata | PartitionFenced):
             self._stats.counts["errors"] += 1
-        start, readable = (hosted.log.log_start_offset, hosted.log.readable_offset) if hosted else (-1, -1)
         fetch.rows.append(FETCH_ROW_PACK.pack(partition, number_of(error), 0, start, readable, -1, 0, 0))
 
     def _finish(self, fetch: Fetch) -> None:
-        if fetch.session.orphaned:
-            for slices in fetch.slices:
-                slices.release()
-            return
         self._stats.counts["fetches"] += 1
         self._stats.counts["bytes_out"] += sum(slices.nbytes for slices in fetch.slices)
         self.lend(fetch.asker, pack_fetch_head(fetch.session.session, fetch.rows), fetch.slices)
@@ -386,21 +398,32 @@ class FetchDesk:
     def lend(self, asker: Asker, head: bytes, all_slices: list[Slices]) -> None:
         """Answer with a head and data: a little is copied, much is lent until the network process gives it back."""
         views = [view for slices in all_slices for view in slices.views]
+        if asker.outlet in self._forgotten:
+            _release(all_slices)
+            return
         if sum([view.nbytes for view in views]) <= INLINE_BYTES_MAX:
             asker.reply(b"".join([head, *views]))
-            for slices in all_slices:
-                slices.release()
+            _release(all_slices)
             return
         token, self._next_token = self._next_token, self._next_token + 1
         ranges = [(_address(view) - self._region_at, view.nbytes) for view in views]
         self._lent[token] = (asker.outlet, all_slices)
-        asker.reply(pack_lent(token, head, ranges), Flag.REPLY | LENT)
+        try:
+            asker.reply(pack_lent(token, head, ranges), Flag.REPLY | LENT)
+        except RinglogError as error:  # it fits no ring
+            self.release([token])
+            asker.refuse(error)
 
 
 def _has_news(offset: int, hosted: HostedPartition) -> bool:
     """Whether there is something to say to who reads on from here: records, or that the offset is none of the log's.
     What is held and not committed yet is no news: a new leader may know less than its readers do."""
     return not hosted.log.readable_offset <= offset <= hosted.log.held_offset
+
+
+def _release(all_slices: list[Slices]) -> None:
+    for slices in all_slices:
+        slices.release()
 
 
 def _address(view: memoryview) -> int:

@@ -81,3 +81,14 @@ def test_a_halted_replica_takes_no_role_any_more():
     assert two.follow(VIEW._replace(leader=2, leader_epoch=6))
     with pytest.raises(ReplicaHalted, match="look at it"):
         two.replica.must_lead()
+
+
+def test_a_halted_replica_keeps_nothing_of_those_who_ask_it():
+    two = Node(2)
+    two.follow(VIEW)
+    two.replica.halt(ReplicaHalted("look at it"))
+    for _ in range(2):
+        with pytest.raises(ReplicaHalted):
+            two.replica.must_lead()
+    assert two.replica.halted is not None
+    assert two.replica.halted.__traceback__ is None, "a traceback holds the frames, and all that they see"

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from ringlog.controller.records import TopicRemoved
+from ringlog.errors import InvalidRequest, OffsetOutOfRange
+from ringlog.limits import KIB, MIB
+from ringlog.net.wire_errors import NUMBERS
+from ringlog.replication.messages import ReplicaFetch, Want, encode_ask
 from ringlog.shard import fetching
+from ringlog.shard.commands import LENT, NodeApi, place, unpack_lent
 from tests.support.shard_cluster import PARTITION, ShardCluster
+from tests.support.shard_world import FakeOutlet, ShardWorld
 
 
 def follower_out_of_sync(world_of: int = 3) -> tuple[ShardCluster, int]:
@@ -40,3 +47,102 @@ def test_a_session_that_ends_does_not_watch_a_follower_that_fell_out_of_sync(how
         cluster.run(20)
     assert not world.core.hosting.hosted[PARTITION].watchers
     assert world.log(PARTITION).readable_offset == 3, "it goes on replicating"
+
+
+def free_bytes(world: ShardWorld) -> int:
+    """Memory that is free when nothing of the tail is kept."""
+    world.settle()
+    world.evict_all()
+    return world.store.memory_free_bytes
+
+
+@pytest.fixture
+def world() -> ShardWorld:
+    world = ShardWorld()
+    world.create(1, 2)
+    return world
+
+
+def test_a_read_that_ends_out_of_range_after_its_partition_left_is_told_to_its_client(world, monkeypatch):
+    world.fill(b"a", b"b")
+    world.evict_all()
+    ends = []
+    monkeypatch.setattr(world.store, "read", lambda *_where, done, failed: ends.append(failed))
+    world.fetch((1, 0))
+    world.delta(TopicRemoved(1))
+    (failed,) = ends
+    failed(OffsetOutOfRange("retention was faster"))
+    assert world.only_fetched()[1][1].error == NUMBERS["OFFSET_OUT_OF_RANGE"]
+
+
+class SmallRing(FakeOutlet):
+    """Refuses what is too large, as a ring does."""
+
+    def send(self, frame: bytes) -> None:
+        if len(frame) > 2 * KIB:
+            raise InvalidRequest("larger than a quarter of the ring")
+        super().send(frame)
+
+
+def small_appends(world: ShardWorld, partition: int, count: int) -> None:
+    """Each of them is a piece of memory of its own."""
+    for _ in range(count):
+        world.produce(bytes(200), partition=partition)
+        world.run()
+    world.settle()
+    world.net.take()
+
+
+def test_a_fetch_of_many_small_appends_is_served_in_as_many_pieces_as_a_ring_takes(world, monkeypatch):
+    monkeypatch.setattr(fetching, "LENT_RANGES_MAX", 100)
+    monkeypatch.setattr(fetching, "INLINE_BYTES_MAX", 0)
+    for partition in (1, 2):
+        small_appends(world, partition, 150)
+    at, session = {1: 0, 2: 0}, 0
+    for _ in range(20):
+        world.fetch(*at.items(), session=session)
+        (reply,) = world.net.take()
+        if reply.flags & LENT:
+            assert len(unpack_lent(memoryview(reply.body)).ranges) <= 100
+        session, rows = world.fetched(reply)
+        at.update({partition: row.next_offset for partition, row in rows.items()})
+    assert at == {1: 150, 2: 150}
+
+
+def test_a_reply_that_fits_no_ring_is_refused_and_lends_nothing(world):
+    before = free_bytes(world)
+    small_appends(world, 1, 200)
+    ring = SmallRing()
+    world.fetch((1, 0), outlet=ring)
+    (reply,) = ring.take()
+    assert reply.error.code == "INVALID_REQUEST"
+    assert free_bytes(world) == before
+
+
+def test_a_cold_read_of_an_evicted_session_lends_nothing_to_a_dead_network_process(world, monkeypatch):
+    monkeypatch.setattr(fetching, "FETCH_SESSIONS_PER_SHARD_MAX", 1)
+    before = free_bytes(world)
+    world.fill(bytes(20 * KIB))
+    world.evict_all()
+    world.disk.hold_all("read")
+    world.fetch((1, 0))
+    world.fetch(client=8, outlet=world.other_net)
+    world.core.forget(world.net)
+    world.disk.release_all()
+    assert free_bytes(world) == before
+
+
+def test_a_cold_read_for_a_follower_lends_nothing_to_a_dead_peer_process():
+    cluster = ShardCluster()
+    world = cluster.worlds[1]
+    world.produce(bytes(100 * KIB))
+    cluster.run()
+    before = free_bytes(world)
+    peers = FakeOutlet()
+    want = Want(PARTITION, cluster.record.leader_epoch, 0, -1, 0, MIB, 0)
+    fetch = ReplicaFetch(3, cluster.epochs[3], 0, 1 << 40, 0, 10, MIB, [want], [])
+    world.disk.hold_all("read")
+    world.send(NodeApi.REPLICA_FETCH, encode_ask(fetch), session=place(3), outlet=peers)
+    world.core.forget(peers)
+    world.disk.release_all()
+    assert free_bytes(world) == before
