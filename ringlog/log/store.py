@@ -85,7 +85,7 @@ class LogStore:
         """Those whose checkpoint waits for a flush."""
         self._sweeping: list[Housekeeper] = []
         """Those with files to delete or to rename when no read uses them."""
-        self._flushes = FlushSchedule()
+        self.flushes = FlushSchedule()
         self._checkpoints = Checkpoints(self._housekeepers)
         self.space = DiskSpace(disk, root, bounds.preallocate_bytes_max)
         self._clock_ms = 0
@@ -232,7 +232,7 @@ class LogStore:
                 return
         log.settings = self._settings[name] = settings
         if settings.flush.interval_ms is not None and log.flushed_offset < log.next_offset:
-            self._flushes.plan(name, now_ms + settings.flush.interval_ms)
+            self.flushes.plan(name, now_ms + settings.flush.interval_ms)
 
     def drain(self, *, now_ms: int) -> list[Event]:
         """Run until all that was received is written and flushed, and all chores are done."""
@@ -292,7 +292,7 @@ class LogStore:
         if log.status is LogStatus.OPEN:
             log.stop()
         self._ready.forget(name)
-        self._flushes.forget(name)
+        self.flushes.forget(name)
         del self.reports[name]
         return Leaving(log, self._housekeepers.pop(name), self._readers.pop(name), self.upkeep)
 
@@ -347,7 +347,7 @@ class LogStore:
         self._checkpoints.appended(nbytes)
         interval_ms = log.settings.flush.interval_ms
         if interval_ms is not None:
-            self._flushes.plan(log.name, now_ms + interval_ms)
+            self.flushes.plan(log.name, now_ms + interval_ms)
 
     def run(self, *, now_ms: int, wait_s: float | None = 0.0) -> list[Event]:
         """One cycle: hand out completions, queue what is due, submit it all at once. Waits for completions up to
@@ -377,8 +377,8 @@ class LogStore:
 
     def _keep_house(self, now_ms: int) -> None:
         """What is due by the clock or by bytes. Costs nothing for partitions where nothing happens."""
-        if self._flushes:
-            self._flushes.flush_due(self.logs, now_ms)
+        if self.flushes:
+            self.flushes.flush_due(self.logs, now_ms)
         if self._removals.waiting:
             self._removals.let_go()
         if self._wanting:

@@ -112,6 +112,7 @@ class ShardAgent:
         for due_ms in (
             core.fetches.next_deadline_ms,
             core.hosting.next_retry_ms,
+            self._store.flushes.next_due_ms,
             self._store.upkeep.due_ms,
             core.groups.next_due_ms,
             core.replication.next_due_ms,

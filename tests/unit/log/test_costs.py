@@ -106,7 +106,7 @@ def test_flushes_by_interval_cost_as_much_as_there_are_logs_due():
     for count in (FEW, MANY):
         settings = LogSettings(flush=FlushPolicy.parse("interval:1000"))
         world = world_of(count, settings)
-        schedule = world.store._flushes
+        schedule = world.store.flushes
         for number, name in enumerate(names(count)):
             schedule.plan(name, world.now_ms + number)
 

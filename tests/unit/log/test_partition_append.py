@@ -420,6 +420,7 @@ def test_flush_by_interval_also_flushes_what_was_still_being_written_when_it_was
     world.run()
     world.now_ms += 100
     world.run()
+    assert world.store.flushes and world.store.flushes.next_due_ms is None, "it waits for the write alone"
     world.fake.release_all()
     for _ in range(10):
         world.now_ms += 5
@@ -445,7 +446,7 @@ def test_flush_by_interval_also_flushes_what_was_written_during_a_flush():
         world.run()
     assert world.log.flushed_offset == 2
     world.run()
-    assert not world.store._flushes
+    assert not world.store.flushes
 
 
 def test_flush_by_the_os_never_flushes_on_its_own():

@@ -176,3 +176,28 @@ def test_a_shard_that_may_spin_looks_for_more_for_so_long_and_then_sleeps(tmp_pa
     world.agent.cycle(later_us // 1000, later_us)
     assert sleeps
     world.joined.close()
+
+
+def test_a_quiet_shard_wakes_up_for_a_flush_by_interval_and_only_for_that(world):
+    world.delta(Identity("c", 1), Topic(1, "t", {"flush": "interval:20"}), Partition(1, 1, 0, 0), version=3)
+    world.cycle()
+    log = world.agent.core.hosting.hosted[1].log
+    now_us = time.monotonic_ns() // 1000
+    now_ms = now_us // 1000
+
+    def cycle():
+        world.joined.bells[SHARD].ring()
+        world.agent.cycle(now_ms, now_us)
+
+    world.produce()
+    while log.written_offset == 0:
+        cycle()
+    assert log.flushed_offset == 0
+    assert world.agent._patience_s(now_ms, room=True) <= 0.020
+    assert world.agent._patience_s(now_ms + 15, room=True) <= 0.005
+    now_ms += 20
+    while log.flushed_offset == 0:
+        cycle()
+    now_ms += 20  # a last look, for what came during the flush
+    cycle()
+    assert world.agent._patience_s(now_ms, room=True) > 0.1
