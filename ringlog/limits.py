@@ -106,6 +106,10 @@ SPLIT_POINTS_MAX = 4096
 """Offsets in one answer about where ranges may be split, over all of its partitions."""
 FETCH_PARTITIONS_MAX = 10_000
 FETCH_SESSIONS_PER_SHARD_MAX = 4096
+FETCH_SESSIONS_PER_CLIENT_MAX = 256
+"""Of one client, in one shard."""
+FETCH_SESSION_PARTITIONS_PER_SHARD_MAX = 1_000_000
+"""Over all sessions of a shard, at some 300 bytes each."""
 LENT_RANGES_MAX = 72 * KIB
 """Pieces of memory that one fetch reply is made of, about: the list of them goes through a ring, as one message."""
 CLIENT_REQUESTS_MAX = 1024
@@ -124,6 +128,7 @@ HELD_FETCHES_MAX = 16
 BAD_FRAME_REPLY_BYTES_MAX = 1 * MIB
 """A client that sends frames without a sound header, and does not read what it is told of them, is told no more."""
 SESSION_IDLE_MS = 15 * 60_000
+"""Of a fetch session, and of a client whose connection is not known."""
 
 # Groups of consumers.
 GROUP_ID_CHARS_MAX = 256

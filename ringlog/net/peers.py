@@ -88,6 +88,8 @@ class Peers:
         self._next_session = 1
         self.in_flight_bytes = 0
         self.pending_count = 0
+        self.dropped: list[int] = []
+        """Sessions that are over, until shards are told."""
 
     def __len__(self) -> int:
         return len(self.by_session)
@@ -153,7 +155,8 @@ class Peers:
             self.settle(peer, correlation)
         peer.held.clear()
         self._by_routing_id.pop(peer.routing_id, None)
-        self.by_session.pop(peer.session, None)
+        if self.by_session.pop(peer.session, None) is not None:
+            self.dropped.append(peer.session)
 
     def waiting_for(self, process: int) -> list[tuple[Peer, int, int]]:
         """Client, correlation and api of all requests that a process has not answered."""

@@ -322,6 +322,7 @@ class RouterAgent:
         if now_us - self._expired_us >= EXPIRE_US:
             self._expired_us = now_us
             peers.expire(now_us // 1000, self._socket.connections.knows)
+        self.service.tell_gone()
 
 
 def descriptor(frame: zmq.Frame) -> int:

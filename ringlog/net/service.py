@@ -413,7 +413,15 @@ class NetService:
 
     def clients_died(self, sessions: list[int]) -> None:
         """Processes of clients have died: tell the shards, which may know them as members of groups."""
-        frame = node_frame(NodeApi.LEFT, pack_u64(*sessions))
+        self._tell_shards(node_frame(NodeApi.LEFT, pack_u64(*sessions)))
+
+    def tell_gone(self) -> None:
+        """Tell the shards whose connections have ended since they were told last: they keep what such a client read."""
+        gone, self.peers.dropped = self.peers.dropped, []
+        if gone:
+            self._tell_shards(node_frame(NodeApi.GONE, pack_u64(*gone)))
+
+    def _tell_shards(self, frame: bytes) -> None:
         for process, end in self._ends.items():
             if process != self._controller:
                 end.send(frame)

@@ -29,6 +29,8 @@ class NodeApi(IntEnum):
     """Network process to shard: tokens of lent replies."""
     LEFT = 203
     """Network process to shard: sessions of clients on this host whose processes have died."""
+    GONE = 204
+    """Network process to shard: sessions of clients whose connections have ended, and will not come back."""
     REPLICA_FETCH = 210
     """A shard of a follower's node to one of its leader's, and back: `replication.messages`. The session names the
     other node (`place`), the correlation the leader's shard."""
@@ -70,7 +72,7 @@ def place_of(session: int) -> tuple[int, int]:
 
 
 def pack_u64(*values: int) -> bytes:
-    """Numbers, for APPLIED, RELEASE and LEFT."""
+    """Numbers, for APPLIED, RELEASE, LEFT and GONE."""
     return struct.pack(f"<{len(values)}Q", *values)
 
 

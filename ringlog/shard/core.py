@@ -259,6 +259,9 @@ class ShardCore:
         elif asker.api_key == NodeApi.LEFT:
             for session in unpack_u64(body):
                 self.groups.client_left(asker.outlet, session, self._now_ms)
+        elif asker.api_key == NodeApi.GONE:
+            for session in unpack_u64(body):
+                self.fetches.client_left(asker.outlet, session)
         else:
             raise UnsupportedVersion(f"api {asker.api_key} is not known to this node")
 

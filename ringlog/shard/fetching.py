@@ -23,10 +23,13 @@ from ringlog.errors import (
 from ringlog.limits import (
     FETCH_BYTES_MAX,
     FETCH_PARTITIONS_MAX,
+    FETCH_SESSION_PARTITIONS_PER_SHARD_MAX,
+    FETCH_SESSIONS_PER_CLIENT_MAX,
     FETCH_SESSIONS_PER_SHARD_MAX,
     FETCH_WAIT_MS_MAX,
     KIB,
     LENT_RANGES_MAX,
+    SESSION_IDLE_MS,
 )
 from ringlog.log.events import disk_error
 from ringlog.log.reading import Slices
@@ -47,7 +50,7 @@ INLINE_BYTES_MAX = 16 * KIB
 class FetchSession:
     """What one client reads of this shard."""
 
-    __slots__ = ("find", "hot", "owner", "session", "unwatched", "waiting", "wants")
+    __slots__ = ("find", "hot", "owner", "session", "unwatched", "used_ms", "waiting", "wants")
 
     def __init__(
         self, session: int, owner: tuple[object, int], find: Callable[[int], HostedPartition]
@@ -63,6 +66,7 @@ class FetchSession:
         self.unwatched: set[int] = set()
         """Partitions of which it would not be told that they grow: they were not open when it asked, or were closed."""
         self.waiting: Fetch | None = None
+        self.used_ms = 0
 
 
 class Fetch:
@@ -120,6 +124,10 @@ class FetchDesk:
         self._region_at = _address(region)
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         """The longest unused first."""
+        self._of_client: dict[tuple[object, int], OrderedDict[int, None]] = {}
+        """Their numbers by owner, in the same order."""
+        self._wants_count = 0
+        """Of all sessions."""
         self._next_session = first_session
         """Not the same after a restart: a client that still has a session of a dead shard must not meet another's."""
         self._deadlines: list[tuple[int, int, Fetch]] = []
@@ -134,6 +142,7 @@ class FetchDesk:
     def fetch(self, asker: Asker, request: FetchRequest, now_ms: int) -> None:
         """Take a fetch: answer it now, or let it wait."""
         session = self._session(asker, request)
+        session.used_ms = now_ms
         if session.waiting is not None:
             ended, session.waiting = session.waiting, None
             self._finish(ended)
@@ -141,6 +150,8 @@ class FetchDesk:
             self._forget_want(session, handle)
         for want in request.partitions:
             self._want(session, want)
+        while self._wants_count > FETCH_SESSION_PARTITIONS_PER_SHARD_MAX and len(self._sessions) > 1:
+            self._end_session(next(iter(self._sessions)))
         fetch = Fetch(asker, session, request, now_ms)
         if not self._serve(fetch, now_ms):
             session.waiting = fetch
@@ -161,12 +172,16 @@ class FetchDesk:
             if session is None:
                 raise FetchSessionLost(f"fetch session {request.session} is not known. Send a full fetch")
             self._sessions.move_to_end(request.session)
+            self._of_client[owner].move_to_end(request.session)
         else:
-            if len(self._sessions) >= FETCH_SESSIONS_PER_SHARD_MAX:
+            if len(own := self._of_client.get(owner, ())) >= FETCH_SESSIONS_PER_CLIENT_MAX:
+                self._end_session(next(iter(own)))
+            elif len(self._sessions) >= FETCH_SESSIONS_PER_SHARD_MAX:
                 self._end_session(next(iter(self._sessions)))
             find = self._find_follower if request.follower else self._find_led
             session = FetchSession(self._next_session, owner, find)
             self._sessions[self._next_session] = session
+            self._of_client.setdefault(owner, OrderedDict())[self._next_session] = None
             self._next_session = self._next_session % 0xFFFFFFFE + 1
         return session
 
@@ -180,6 +195,7 @@ class FetchDesk:
             raise InvalidRequest(f"a fetch session has at most {FETCH_PARTITIONS_MAX} partitions")
 
     def _want(self, session: FetchSession, want: FetchPartition) -> None:
+        self._wants_count += want.partition not in session.wants
         session.wants[want.partition] = want
         try:
             hosted = session.find(want.partition)
@@ -198,7 +214,7 @@ class FetchDesk:
             session.hot.pop(want.partition, None)
 
     def _forget_want(self, session: FetchSession, handle: int) -> None:
-        session.wants.pop(handle, None)
+        self._wants_count -= session.wants.pop(handle, None) is not None
         session.hot.pop(handle, None)
         session.unwatched.discard(handle)
         # Not through `find`: it may watch one that it may not read any more, as a follower that fell out of sync.
@@ -231,12 +247,17 @@ class FetchDesk:
                 session.waiting = None
 
     def expire(self, now_ms: int) -> None:
-        """End the fetches whose time is up."""
+        """End the fetches whose time is up, and the sessions that nobody uses any more."""
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _, _, fetch = heapq.heappop(self._deadlines)
             if fetch.session.waiting is fetch:
                 fetch.session.waiting = None
                 self._serve(fetch, now_ms)
+        while self._sessions:
+            session = next(iter(self._sessions.values()))
+            if now_ms - session.used_ms <= SESSION_IDLE_MS:
+                break
+            self._end_session(session.session)
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -257,13 +278,24 @@ class FetchDesk:
         for number in [n for n, session in self._sessions.items() if session.owner[0] is outlet]:
             self._end_session(number)
 
+    def client_left(self, outlet: object, client: int) -> None:
+        """The connection of a client has ended, and its sessions with it: each would cost something at every append."""
+        for number in list(self._of_client.get((outlet, client), ())):
+            self._end_session(number)
+
     def _end_session(self, number: int) -> None:
         session = self._sessions.pop(number)
+        own = self._of_client[session.owner]
+        del own[number]
+        if not own:
+            del self._of_client[session.owner]
         for handle in list(session.wants):
             self._forget_want(session, handle)
         waiting, session.waiting = session.waiting, None
         if waiting is not None:
-            waiting.asker.refuse(FetchSessionLost("too many fetch sessions. Send a full fetch"))
+            waiting.asker.refuse(
+                FetchSessionLost("the fetch session has made room for others. Send a full fetch")
+            )
 
     # -- serving ---------------------------------------------------------------------------------------------
 

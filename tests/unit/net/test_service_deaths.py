@@ -5,8 +5,10 @@ from __future__ import annotations
 from ringlog.net.framing import Acks, Api
 from ringlog.net.messages import (
     CreateTopicRequest,
+    MetadataRequest,
 )
-from tests.support.net_world import CONTROLLER, SHARD_0, fill_ring, lend
+from ringlog.shard.commands import NodeApi, pack_u64
+from tests.support.net_world import CONTROLLER, SHARD_0, SHARD_1, fill_ring, lend
 
 
 def test_what_a_dead_shard_had_not_answered_is_refused_at_once_and_retriably(world):
@@ -58,3 +60,19 @@ def test_a_dead_controller_refuses_what_it_was_asked(world):
     world.connect(CONTROLLER)
     (sent,) = world.take_sent()
     assert (sent.error.code, sent.error.retriable) == ("CONTROLLER_UNAVAILABLE", True)
+
+
+def test_shards_are_told_once_of_clients_whose_connections_have_ended(world):
+    sessions = []
+    for number, who in enumerate((b"ada", b"bob", b"eve")):
+        world.ask(Api.METADATA, MetadataRequest([]), who=who, correlation=number)
+        sessions.append(world.session_of(who))
+    world.service.peers.left(b"ada")
+    world.unreachable.add(b"bob")
+    world.ask(Api.METADATA, MetadataRequest([]), who=b"bob")
+    world.service.tell_gone()
+    world.service.tell_gone()
+    for shard in (SHARD_0, SHARD_1):
+        ((header, body),) = world.requests(shard)
+        assert (header.api_key, body) == (NodeApi.GONE, pack_u64(*sessions[:2]))
+    assert world.requests(CONTROLLER) == []

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ringlog.controller.records import TopicRemoved
-from ringlog.limits import KIB, MIB
+from ringlog.limits import KIB, MIB, SESSION_IDLE_MS
 from ringlog.net.wire_errors import NUMBERS
 from ringlog.records.decode import decode
 from ringlog.shard import fetching
@@ -318,6 +318,85 @@ def test_a_session_of_too_many_partitions_is_refused(world, monkeypatch):
     world.fetch((3, 0), session=session)
     (reply,) = world.net.take()
     assert reply.error.code == "INVALID_REQUEST"
+
+
+def opened(world: ShardWorld, *wants: tuple[int, int], client: int = 7) -> int:
+    """A new session of a client."""
+    world.fetch(*wants, client=client)
+    return world.only_fetched()[0]
+
+
+def lives(world: ShardWorld, session: int, client: int = 7) -> bool:
+    """Whether a session can be used; that uses it."""
+    world.fetch(session=session, client=client)
+    (reply,) = world.net.take()
+    return reply.error is None
+
+
+def watchers(world: ShardWorld, partition: int = 1) -> int:
+    return len(world.core.hosting.hosted[partition].watchers)
+
+
+def test_the_sessions_of_a_client_that_left_are_ended_and_no_others(world):
+    gone = [opened(world, (1, 0), client=1) for _ in range(2)]
+    other = opened(world, (1, 0), client=2)
+    world.fetch(
+        (1, 0), client=1, outlet=world.other_net
+    )  # another network process numbers its clients the same way
+    world.send(NodeApi.GONE, pack_u64(1, 99), partition=0)
+    assert watchers(world) == 2
+    assert [lives(world, session, client=1) for session in gone] == [False, False]
+    assert lives(world, other, client=2)
+
+
+def test_a_session_that_nobody_uses_is_ended_after_a_while(world):
+    used, unused = opened(world, (1, 0)), opened(world, (1, 0))
+    world.at(SESSION_IDLE_MS)
+    world.core.fetches.expire(world.now_ms)
+    assert watchers(world) == 2
+    assert lives(world, used)
+    world.at(1)
+    world.core.fetches.expire(world.now_ms)
+    assert (watchers(world), lives(world, used), lives(world, unused)) == (1, True, False)
+
+
+def test_a_client_with_too_many_sessions_loses_its_own_that_is_unused_for_longest(world, monkeypatch):
+    monkeypatch.setattr(fetching, "FETCH_SESSIONS_PER_CLIENT_MAX", 2)
+    other = opened(world, (1, 0), client=2)
+    first, second = opened(world, (1, 0)), opened(world, (1, 0))
+    assert lives(world, first)
+    third = opened(world, (1, 0))
+    assert [lives(world, session) for session in (first, second, third)] == [True, False, True]
+    assert lives(world, other, client=2)
+
+
+def test_sessions_of_too_many_partitions_together_make_room_the_longest_unused_first(world, monkeypatch):
+    monkeypatch.setattr(fetching, "FETCH_SESSION_PARTITIONS_PER_SHARD_MAX", 5)
+    first, second = opened(world, (1, 0), (2, 0)), opened(world, (1, 0), (2, 0))
+    assert lives(world, first)
+    world.fetch((3, 0), session=first)
+    world.fetch((1, 0), session=first)
+    world.net.take()
+    assert lives(world, second), "five, since one was listed again"
+    world.fetch((3, 0), session=second)
+    world.net.take()
+    assert (lives(world, first), lives(world, second), watchers(world)) == (False, True, 1)
+
+
+def test_partitions_that_are_forgotten_or_whose_session_ended_count_no_more(world, monkeypatch):
+    monkeypatch.setattr(fetching, "FETCH_SESSION_PARTITIONS_PER_SHARD_MAX", 3)
+    first = opened(world, (1, 0))
+    for _ in range(3):
+        session = opened(world, (2, 0), (3, 0), client=8)
+        world.fetch(session=session, forget=(2,), client=8)
+        world.net.take()
+        assert lives(world, first)
+        world.send(NodeApi.GONE, pack_u64(8), partition=0)
+
+
+def test_one_session_may_have_all_the_partitions_that_a_shard_remembers(world, monkeypatch):
+    monkeypatch.setattr(fetching, "FETCH_SESSION_PARTITIONS_PER_SHARD_MAX", 1)
+    assert lives(world, opened(world, (1, 0), (2, 0), (3, 0)))
 
 
 # -- memory --------------------------------------------------------------------------------------------------
