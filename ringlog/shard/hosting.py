@@ -19,7 +19,7 @@ from ringlog.coordination.catalogue import INTERNAL_PREFIX
 from ringlog.errors import DiskFull, PartitionBusy, RinglogError, StaleMetadata
 from ringlog.limits import MIB
 from ringlog.log.ages import history
-from ringlog.log.disk_space import floor_of, reserve_of
+from ringlog.log.disk_space import floor_of, reserve_of, resume_of
 from ringlog.log.events import disk_error
 from ringlog.log.owner import Owner
 from ringlog.log.partition import LogStatus, PartitionLog
@@ -34,7 +34,7 @@ OPEN_SLICE_S = 0.02
 REOPEN_MS = 500
 """Between two attempts to open a partition that a disk error closed."""
 REOPEN_ROOM_BYTES = 16 * MIB
-"""Free space that a partition waits for, after a full disk, before it takes appends again."""
+"""Free space that a partition waits for, after a full disk, before it takes appends again; see `reopen_room`."""
 
 _NEVER_MS = 2**63 - 1
 
@@ -65,6 +65,19 @@ class HostedPartition:
         if self.replica is None:
             return 0
         return self.replica.must_lead().view.leader_epoch
+
+
+def reopen_room(name: TopicPartition, disk_bytes: int) -> int:
+    """Free space that a partition waits for before it is reopened. On a small disk, no more than others wait for before
+    they take records: it may never have more again, since retention passes over a log that is not open.
+
+    >>> [reopen_room(TopicPartition("t", 0), disk_mib * MIB) // MIB for disk_mib in (64, 128, 1_000_000)]
+    [3, 7, 16]
+    """
+    reserve_bytes = reserve_of(disk_bytes)
+    # What is kept in reserve is for the internal ones.
+    is_internal = name.topic.startswith(INTERNAL_PREFIX)
+    return min(REOPEN_ROOM_BYTES, floor_of(reserve_bytes) if is_internal else resume_of(reserve_bytes))
 
 
 def log_settings(full: Mapping[str, str], *, replicated: bool = False) -> LogSettings:
@@ -325,10 +338,7 @@ class Hosting:
             found = os.statvfs(self.store.root)
         except OSError:
             return True  # opening will tell what is wrong
-        wanted = REOPEN_ROOM_BYTES
-        if name.topic.startswith(INTERNAL_PREFIX):  # what is kept in reserve is for these
-            wanted = min(wanted, floor_of(reserve_of(found.f_blocks * found.f_frsize)))
-        return found.f_bavail * found.f_frsize >= wanted
+        return found.f_bavail * found.f_frsize >= reopen_room(name, found.f_blocks * found.f_frsize)
 
     def _drop(self, partition: int, *, deleted: bool) -> None:
         name = self._names.pop(partition)

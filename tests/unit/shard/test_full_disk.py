@@ -6,8 +6,11 @@ import errno
 
 import pytest
 
+from ringlog.limits import MIB
+from ringlog.log.disk_space import DiskSpace, floor_of, resume_of
+from ringlog.model import TopicPartition
 from ringlog.records.decode import decode
-from ringlog.shard.hosting import Hosting
+from ringlog.shard.hosting import Hosting, reopen_room
 from tests.support.fake_disk import FakeDisk
 from tests.support.fake_disk_faults import Faults
 from tests.support.shard_world import ShardWorld
@@ -61,3 +64,14 @@ def test_when_there_is_room_again_appends_are_taken(world, has_room):
     world.fill(b"after")
     assert values(world)[0] == b"before"
     assert values(world)[-1] == b"after"
+
+
+@pytest.mark.parametrize("disk_mib", [16, 128, 300, 10_000, 1_000_000])
+def test_a_partition_is_reopened_at_the_latest_when_others_take_records_again(disk_mib):
+    space = DiskSpace(FakeDisk(), "/data")
+    space.judge(0, disk_mib * MIB)
+    free_bytes = resume_of(space.reserve_bytes)
+    space.judge(free_bytes, disk_mib * MIB)
+    assert not space.is_full
+    assert reopen_room(TopicPartition("t", 0), disk_mib * MIB) <= free_bytes
+    assert reopen_room(TopicPartition("__groups", 0), disk_mib * MIB) <= floor_of(space.reserve_bytes)
