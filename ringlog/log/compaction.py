@@ -64,6 +64,8 @@ class Compaction:
         self.bytes_moved = 0
         """Read and written so far."""
         self.is_done = False
+        self.came_through = False
+        """Nothing was left out: all that was due when it began is compacted."""
         self._housekeeper = housekeeper
         self._plan = plan
         self._keys = keys
@@ -114,6 +116,7 @@ class Compaction:
         # Only now: what is below it is not looked at for superseded records again.
         self._housekeeper.compacted_offset = self._end_offset
         self._settle()
+        self.came_through = True
 
     def _note_keys(self) -> _Work:
         """Fill the map from the dirty part, as far as there is room in it."""

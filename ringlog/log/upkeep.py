@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Iterable
+from weakref import WeakKeyDictionary
 
 from ringlog.errors import RinglogError
 from ringlog.limits import COMPACTION_BYTES_PER_S, COMPACTION_MAP_BYTES, MIB
@@ -21,6 +22,9 @@ from ringlog.log.scanner import Scratch
 from ringlog.records.compaction import OffsetMap
 
 _CHECK_MS = 5_000
+_PAUSE_MS_MIN = 2 * _CHECK_MS
+"""Longer than until the next look: another log has its turn before one that failed is tried again."""
+_PAUSE_MS_MAX = 300_000
 _BURST_BYTES = 1 * MIB
 """What may be moved at once after a pause."""
 
@@ -64,6 +68,29 @@ class Budget:
         return max(1, -self.left * 1000 // self.bytes_per_s)
 
 
+class Pause:
+    """Keeps a log that fails from being tried all the time: twice as long after each time. Pure.
+
+    >>> pause = Pause()
+    >>> pause.begin(now_ms=0); pause.is_over(9_999), pause.is_over(10_000)
+    (False, True)
+    >>> pause.begin(now_ms=10_000); pause.is_over(29_999), pause.is_over(30_000)
+    (False, True)
+    """
+
+    def __init__(self) -> None:
+        self._begun_ms = 0
+        self._ms = 0
+
+    def begin(self, now_ms: int) -> None:
+        """A pass came to nothing."""
+        self._begun_ms = now_ms
+        self._ms = min(max(2 * self._ms, _PAUSE_MS_MIN), _PAUSE_MS_MAX)
+
+    def is_over(self, now_ms: int) -> bool:
+        return abs(now_ms - self._begun_ms) >= self._ms
+
+
 class Upkeep:
     """The compactions of one shard."""
 
@@ -76,6 +103,8 @@ class Upkeep:
         """A slice is under way."""
         self._is_cancelled = False
         self._checked_ms: int | None = None
+        self._pauses: WeakKeyDictionary[PartitionLog, Pause] = WeakKeyDictionary()
+        """Of the logs whose last pass failed, or ended early."""
         self._now_ms = 0
         self.passes = 0
         """Compactions that came to their end."""
@@ -133,6 +162,8 @@ class Upkeep:
             log = housekeeper.log
             if not log.settings.compact or log.status is not LogStatus.OPEN:
                 continue
+            if log in self._pauses and not self._pauses[log].is_over(now_ms):
+                continue
             if housekeeper.is_swapping:
                 continue  # a pass that failed or was cancelled has made segments that are still to get their names
             plan = plan_compaction(
@@ -174,5 +205,9 @@ class Upkeep:
         current.cancel()
         self._current = None
         self._is_cancelled = False
-        # There may be more to do, but not at once: a log that fails would be tried all the time.
+        if current.came_through:
+            self._pauses.pop(current.log, None)
+        else:
+            self._pauses.setdefault(current.log, Pause()).begin(self._now_ms)
+        # There may be more to do, but not at once: appends come first.
         self._checked_ms = self._now_ms

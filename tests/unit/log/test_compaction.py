@@ -8,13 +8,16 @@ import pytest
 
 from ringlog.errors import OutOfOrderSequence
 from ringlog.limits import MIB
+from ringlog.log.batch import batch_infos
 from ringlog.log.events import Quarantined
 from ringlog.log.segment import SealedSegment
 from ringlog.log.settings import LogSettings
 from ringlog.log.upkeep import Budget
 from ringlog.log.verify import verify_partition
+from ringlog.model import TopicPartition
 from ringlog.records.decode import decode
 from ringlog.records.encode import encode
+from ringlog.records.scan import check
 from tests.support.fake_disk import FakeDisk
 from tests.support.keyed_logs import COMPACT, KeyedLog
 from tests.support.logs import LogWorld
@@ -391,3 +394,31 @@ def test_a_pass_that_ended_early_is_not_followed_by_another_before_its_segments_
     assert upkeep.passes > 0, "what was left is done later"
     world.evict_all()
     assert {record.key for record in world.records()} == {b"again", *unique}
+
+
+def test_a_log_that_cannot_be_compacted_does_not_keep_the_others_of_its_shard_from_it(monkeypatch):
+    world = LogWorld(FakeDisk(1), COMPACT, memory_bytes=16 * MIB)
+    _worlds.append(world)
+    good = TopicPartition("good", 0)
+    world.store.open(good, COMPACT, now_ms=world.now_ms)
+    for _ in range(60):
+        for name in (world.partition, good):
+            data = encode([bytes(50_000)], [b"key"], timestamps=world.now_ms)
+            world.store.append(name, memoryview(data), batch_infos(check(data)), now_ms=world.now_ms)
+        world.settle()
+    tried_ms, read = [], world.fake.read
+
+    def read_unless_bad(file, into, position):
+        if file.path.startswith(world.path):
+            tried_ms.append(world.now_ms - begun_ms)
+            world.fake.faults.fail("read", nth=world.fake._kinds["read"])
+        return read(file, into, position)
+
+    monkeypatch.setattr(world.fake, "read", read_unless_bad)
+    before, begun_ms = world.store.logs[good].log_bytes, world.now_ms
+    world.store.upkeep.check_now()
+    for _ in range(4_000):
+        world.now_ms += 20
+        world.run()
+    assert world.store.logs[good].log_bytes < before / 2
+    assert [round(ms, -4) for ms in tried_ms] == [0, 10_000, 30_000, 70_000], "ever less often"
