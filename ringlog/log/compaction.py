@@ -11,6 +11,7 @@ has read, it goes on behind that.
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Callable, Generator
 from functools import partial
 
@@ -28,6 +29,7 @@ from ringlog.log.jobs import Job, must, write_file
 from ringlog.log.names import CLEAN, INDEX, LOG, TIME_INDEX, offset_name
 from ringlog.log.partition import LogStatus
 from ringlog.log.replay import replay_index
+from ringlog.log.retiring import SEGMENT_SUFFIXES
 from ringlog.log.scanner import CARRY_BYTES, Scratch
 from ringlog.log.segment import SealedSegment
 from ringlog.log.state import SealedEntry
@@ -43,6 +45,8 @@ PACED_WINDOW_BYTES = 256 * KIB
 """With a budget: small, so that appends hardly wait for the device."""
 _FLUSH_BYTES = 16 * MIB
 """Flushed in parts: a device that has to flush hundreds of MiB at once lets the appends of others wait."""
+
+_logger = logging.getLogger(__name__)
 
 _Work = Generator[int, int, None]
 _Visit = Callable[[memoryview, np.ndarray], bool]
@@ -76,6 +80,8 @@ class Compaction:
         """Records below it are known to the map, once that is made."""
         self._unsettled = 0
         """Swaps that the state on disk does not know to be over."""
+        self._writing: int | None = None
+        """The base offset of a segment that is being written, and that no list has yet."""
         self._work = self._run()
 
     @property
@@ -97,8 +103,9 @@ class Compaction:
             result = yield token
 
     def cancel(self) -> None:
-        """Stop between two slices. What was written and is not part of the log yet is removed when it is opened."""
+        """Stop between two slices. What was written and is not part of the log yet is removed."""
         self._work.close()
+        self._discard()
         self.is_done = True
 
     # -- the work ------------------------------------------------------------------------------------------
@@ -138,6 +145,7 @@ class Compaction:
         """Write what stays of some neighbours into one new segment, and let it take their place."""
         disk, first = self.log.context.disk, group.segments[0]
         base = f"{self.log.path}/{offset_name(first.base_offset, '')}"
+        self._writing = first.base_offset
         file = disk.open(base + LOG + CLEAN, write=True, create=True, direct=True)
         try:
             disk.truncate(file, 0)
@@ -150,7 +158,7 @@ class Compaction:
         finally:
             disk.close(file)
         if len(group.segments) == 1 and not out.changed:
-            disk.remove(base + LOG + CLEAN)
+            self._discard()
             first.entry = msgspec.structs.replace(first.entry, tombstones_since_ms=group.tombstones_since_ms)
             return
         out.index.finish()
@@ -194,12 +202,29 @@ class Compaction:
 
     def _take_place(self, group: Group, entry: SealedEntry, index: SegmentIndex) -> None:
         if not self._is_there(group):
-            return  # retention was faster; what was written is removed when the log is opened
+            self._discard()  # retention was faster
+            return
         new = SealedSegment(entry)
         new.offsets, new.times = index.offsets, index.times
         new.is_clean_named = True
         self._unsettled += 1
+        self._writing = None  # from now on it is read
         self._housekeeper.replace(group.segments, new, self._settled)
+
+    def _discard(self) -> None:
+        """Remove what was written in vain: it may be as large as a segment. What cannot be removed is when the log is
+        opened."""
+        base_offset, self._writing = self._writing, None
+        if base_offset is None:
+            return
+        disk = self.log.context.disk
+        for suffix in SEGMENT_SUFFIXES:
+            path = f"{self.log.path}/{offset_name(base_offset, suffix)}{CLEAN}"
+            try:
+                if disk.exists(path):
+                    disk.remove(path)
+            except OSError as error:
+                _logger.warning("%s: %s was not removed: %s", self.log.name, path, error)
 
     def _settled(self) -> None:
         self._unsettled -= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
@@ -208,7 +209,9 @@ def test_a_read_of_what_compaction_made_ends_well_while_that_is_deleted():
     with read:
         assert next(iter(decode(read.tobytes()))).value == log.sent[made[0].base_offset][1]
     log.settle()
-    assert [n for n in names(log) if n.endswith(".log")] == [f"{world.log.active.base_offset:020}.log"]
+    assert [n for n in names(log) if n.endswith((".log", ".clean"))] == [
+        f"{world.log.active.base_offset:020}.log"
+    ]
     assert not housekeeper(log).is_swapping
 
 
@@ -362,6 +365,38 @@ def test_compaction_waits_while_the_disk_is_nearly_full():
         log.world.now_ms += 20
         log.world.run()
     assert [n for n in names(log) if n.endswith(".log")] == [n for n in before if n.endswith(".log")]
+
+
+def is_writing_a_segment(log):
+    return any(call.kind == "write" and call.path.endswith(".log.clean") for call in log.world.fake.calls)
+
+
+@pytest.mark.parametrize("ends_by", ["a full disk", "a cancel", "retention"])
+def test_what_was_written_in_vain_is_removed_at_once(ends_by):
+    log = keyed_log(keys=2_000, value_bytes=50_000)  # hardly any record goes
+    world = log.world
+    world.fake.hold_all("flush", ".log.clean")
+    world.store.upkeep.check_now()
+    while not is_writing_a_segment(log):
+        world.now_ms += 20
+        log.run()
+    if ends_by == "a full disk":
+        world.fake.faults.fail("write", nth=world.fake._kinds["write"], errno=errno.ENOSPC)
+    elif ends_by == "a cancel":
+        world.store.upkeep.cancel(world.log)
+    else:
+        world.store.move_start(world.partition, world.log.active.base_offset)
+    for _ in range(100):
+        world.now_ms += 20
+        log.run()
+    world.fake.release_all()
+    for _ in range(100):
+        world.now_ms += 20
+        log.run()
+    assert world.store.upkeep.is_idle
+    assert [name for name in names(log) if name.endswith(".clean")] == []
+    if ends_by != "retention":
+        log.check(tombstones_may_be_gone=True)
 
 
 @pytest.mark.parametrize("ends_by", ["a failed read", "a cancel"])
