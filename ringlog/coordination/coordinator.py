@@ -57,6 +57,10 @@ from ringlog.net.wire_errors import number_of
 
 EXPIRY_CHECK_MS = 10 * 60_000
 """Between two looks for offsets that have expired."""
+EXPIRED_RECORDS_MAX = 5_000
+"""Records that one look makes, about: more would hold up everybody else, and fill the log's memory."""
+EXPIRY_PAUSE_MS = 100
+"""Until the next look, when there were more."""
 GONE_MS = 1000
 """How long a member of whose process the connection has ended may take to be heard of again."""
 
@@ -240,8 +244,10 @@ class GroupCoordinator:
             membership.remove(change, group, gone, self.catalogue, now_ms)
             self._tell(group, replies)
         if now_ms >= self._expiry_ms:
-            self._expiry_ms = now_ms + EXPIRY_CHECK_MS
-            for record in offsets.expired(self.image, self.catalogue, now_ms):
+            over = offsets.expired(self.image, self.catalogue, now_ms, EXPIRED_RECORDS_MAX)
+            is_all = len(over) < EXPIRED_RECORDS_MAX
+            self._expiry_ms = now_ms + (EXPIRY_CHECK_MS if is_all else EXPIRY_PAUSE_MS)
+            for record in over:
                 change.emit(record.key, record.value)
         return Outcome(change.records, replies)
 

@@ -107,11 +107,13 @@ def delete(group: Group | None, request: GroupDeleteRequest) -> list[Record]:
     return [Record(OffsetKey(group.group_id, *tp), None) for tp in named if tp in group.offsets]
 
 
-def expired(image: GroupsImage, catalogue: Catalogue, now_ms: int) -> list[Record]:
+def expired(image: GroupsImage, catalogue: Catalogue, now_ms: int, records_max: int) -> list[Record]:
     """Records that forget the groups nobody has used for OFFSETS_EXPIRY_MS; and of those that live on, offsets as old
-    as that of topics that are no more."""
+    as that of topics that are no more. Ends with the group that makes `records_max` of them."""
     records: list[Record] = []
     for group in image.groups.values():
+        if len(records) >= records_max:
+            break
         used_ms = max(
             (value.commit_ms for value in group.offsets.values()), default=group.value.empty_since_ms
         )

@@ -1,8 +1,8 @@
 """Hosts the coordinators of groups: each lives beside the partition of the offsets topic that is its log.
 
-Records of one cycle go into the log as one batch, and replies wait until it is durable. A coordinator is made from its
-log when the partition is opened, a piece at a time, and again whenever its records could not be appended: what is in
-the log is true, and nothing else.
+Records of one cycle go into the log as one batch, or as several if they are very many, and replies wait until all is
+durable. A coordinator is made from its log when the partition is opened, a piece at a time, and again whenever its
+records could not be appended: what is in the log is true, and nothing else.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ringlog.coordination.catalogue import Catalogue, TopicInfo
 from ringlog.coordination.coordinator import GroupCoordinator, Outcome, Reply
 from ringlog.coordination.describe import summaries
 from ringlog.coordination.lag import Ends
-from ringlog.coordination.records import decode_record, encode_record
+from ringlog.coordination.records import OffsetKey, Record, decode_record, encode_record
 from ringlog.errors import (
     CoordinatorLoading,
     InvalidRequest,
@@ -49,7 +49,7 @@ from ringlog.shard.asker import Asker
 from ringlog.shard.hosting import HostedPartition
 
 BATCH_BYTES_TARGET = 512 * KIB
-"""A batch of group records stops growing here; what one request made stays together."""
+"""A batch of group records stops growing here; what is true of a group only as a whole stays together."""
 LOAD_BYTES = 1 * MIB
 """Read and replayed at once while a coordinator is made."""
 RELOAD_MS = 500
@@ -149,7 +149,15 @@ class GroupPartition:
 
     def take(self, outcome: Outcome, now_ms: int) -> None:
         """Note records and replies; they go to the log with the others of this cycle."""
+        group = ""
         for record in outcome.records:
+            if self._records_bytes >= BATCH_BYTES_TARGET and _may_part(group, record):
+                error = self.append(now_ms)
+                if error is not None:
+                    for reply in outcome.replies:
+                        reply.ticket.refuse(error)
+                    return  # the rest is of a coordinator that is no more
+            group = record.key.group
             key, value = encode_record(record)
             self._records.append((key, value))
             self._records_bytes += len(key) + len(value or b"") + 16
@@ -157,8 +165,8 @@ class GroupPartition:
         if self._records_bytes >= BATCH_BYTES_TARGET:
             self.append(now_ms)
 
-    def append(self, now_ms: int) -> None:
-        """Give the log what this cycle has made. If it cannot take it, nothing of it was: begin anew."""
+    def append(self, now_ms: int) -> RinglogError | None:
+        """Give the log what this cycle has made. If it cannot take it, nothing of it was: begin anew; and why."""
         log = self.hosted.log
         records, self._records, self._records_bytes = self._records, [], 0
         replies, self._replies = self._replies, []
@@ -177,12 +185,13 @@ class GroupPartition:
                     reply.ticket.refuse(error)
                 self.give_up(error)
                 self.begin(self.coordinator.catalogue)
-                return
+                return error
         if log.next_offset <= log.readable_offset:
             for reply in replies:
                 _answer(reply)
         else:
             self._waiting.extend(_WaitingReply(log.next_offset, reply) for reply in replies)
+        return None
 
     def durable(self, offset: int) -> None:
         """All below an offset is durable: answer what waited for it."""
@@ -385,6 +394,12 @@ class GroupDesk:
                 topic.name: TopicInfo(topic.topic_id, len(topic.partitions))
                 for topic in self._image.topics.values()
             }
+
+
+def _may_part(group: str, record: Record) -> bool:
+    """Whether a record may be in the log though its batch's end cut it off from what came before, of that group: it is
+    of another group, or one of many offsets that are forgotten."""
+    return record.key.group != group or (record.value is None and isinstance(record.key, OffsetKey))
 
 
 def _answer(reply: Reply) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ringlog.coordination.catalogue import TopicInfo
-from ringlog.coordination.coordinator import EXPIRY_CHECK_MS, GroupCoordinator
+from ringlog.coordination.coordinator import EXPIRY_CHECK_MS, EXPIRY_PAUSE_MS, GroupCoordinator
 from ringlog.coordination.describe import summaries
 from ringlog.coordination.records import decode_record, encode_record
 from ringlog.errors import (
@@ -360,6 +360,24 @@ def test_offsets_of_dead_groups_expire_and_those_of_living_do_not():
     assert desk.committed() == {0: 3}
     desk.keep(desk.coordinator.tick(left_ms + OFFSETS_EXPIRY_MS + EXPIRY_CHECK_MS))
     assert not desk.coordinator.image.groups
+    desk.restart()
+    assert not desk.coordinator.image.groups
+
+
+def test_when_very_many_groups_expire_each_look_takes_some_of_them(monkeypatch):
+    monkeypatch.setattr("ringlog.coordination.coordinator.EXPIRED_RECORDS_MAX", 10)
+    desk = Desk(t=1)
+    for number in range(20):
+        some = OffsetCommitRequest(f"g{number}", "tool", LEAVE, 1, [OffsetToCommit("t", 0, 3)])
+        desk.keep(desk.coordinator.commit(None, some, 0))
+    now_ms, looks = OFFSETS_EXPIRY_MS + EXPIRY_CHECK_MS, []
+    while desk.coordinator.image.groups:
+        outcome = desk.coordinator.tick(now_ms)
+        looks.append(len(outcome.records))
+        desk.keep(outcome)
+        now_ms += EXPIRY_PAUSE_MS
+        assert len(looks) < 10
+    assert sum(looks) == 40 and max(looks) <= 11, "an offset and its group, for each"
     desk.restart()
     assert not desk.coordinator.image.groups
 

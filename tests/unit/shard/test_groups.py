@@ -15,6 +15,8 @@ from ringlog.net.group_messages import (
     JOIN,
     LEAVE,
     OFFSETS_TOPIC,
+    GroupDeleteReply,
+    GroupDeleteRequest,
     GroupHeartbeatReply,
     GroupHeartbeatRequest,
     GroupListReply,
@@ -28,6 +30,7 @@ from ringlog.net.group_messages import (
 )
 from ringlog.net.messages import decode_body
 from ringlog.records.partitioner import partition_for
+from ringlog.shard import groups
 from ringlog.shard.commands import NodeApi, pack_u64
 from tests.support.fake_disk import FakeDisk
 from tests.support.fake_disk_faults import Faults
@@ -236,3 +239,68 @@ def test_without_groups_the_desk_has_nothing_to_do():
     world = ShardWorld()
     world.create(1)
     assert world.core.groups.next_due_ms is None
+
+
+WIDE = 40
+"""Partitions of a topic whose offsets do not fit a batch together."""
+
+
+@pytest.fixture
+def wide(shard, monkeypatch):
+    """A shard with a group that has committed more than a batch takes when it is forgotten."""
+    monkeypatch.setattr(groups, "BATCH_BYTES_TARGET", 300)
+    shard.create(*range(1000, 1000 + WIDE), topic_id=3, name="wide")
+    shard.configure(topic_id=2, max_message_bytes="600")
+    for partition in range(WIDE):
+        request = OffsetCommitRequest("g", "tool", LEAVE, 1, [OffsetToCommit("wide", partition, 7)])
+        shard.ask(Api.OFFSET_COMMIT, request, OffsetCommitReply)
+    assert len(shard.committed()) == WIDE
+    return shard
+
+
+def offsets_after_a_crash(shard: GroupShard) -> int:
+    """What the log says of the group, also of topics that are no more."""
+    after = GroupShard(shard.disk.crash(random.Random(1), survival=0.0))
+    group = after.core.groups._partitions[HOME].coordinator.image.groups.get("g")
+    return len(group.offsets) if group is not None else 0
+
+
+def test_a_group_that_fits_no_batch_is_deleted_in_several_and_answered_when_all_are_durable(wide):
+    wide.send(Api.GROUP_DELETE, GroupDeleteRequest("g"), partition=HOME)
+    wide.core.groups.work(wide.now_ms)
+    assert wide.log(HOME).next_offset == WIDE + WIDE + 1, "every offset, and the group"
+    wide.turns()
+    (reply,) = wide.net.take()
+    assert (reply.error, decode_body(reply.body, GroupDeleteReply).offsets) == (None, WIDE)
+    assert offsets_after_a_crash(wide) == 0
+
+
+def test_a_group_that_fits_no_batch_expires(wide):
+    wide.at(OFFSETS_EXPIRY_MS + EXPIRY_CHECK_MS)
+    wide.turns()
+    assert offsets_after_a_crash(wide) == 0
+
+
+def test_a_deletion_of_which_the_log_takes_a_part_is_refused_and_the_rest_is_as_the_log_says(
+    wide, monkeypatch
+):
+    append, calls = wide.store.append, []
+
+    def second_is_refused(*given, **more):
+        calls.append(given)
+        if len(calls) == 2:
+            raise PartitionBusy("not now")
+        return append(*given, **more)
+
+    monkeypatch.setattr(wide.store, "append", second_is_refused)
+    wide.send(Api.GROUP_DELETE, GroupDeleteRequest("g"), partition=HOME)
+    wide.turns()
+    (reply,) = wide.net.take()
+    assert reply.error.code == "PARTITION_BUSY"
+    left = wide.committed()
+    assert 0 < len(left) < WIDE and len(calls) == 2
+    assert offsets_after_a_crash(wide) == len(left)
+    wide.send(Api.GROUP_DELETE, GroupDeleteRequest("g"), partition=HOME)
+    wide.turns()
+    (reply,) = wide.net.take()
+    assert decode_body(reply.body, GroupDeleteReply).offsets == len(left)
