@@ -339,6 +339,7 @@ class Housekeeper:
             has_producers=mark.snapshot is not None,
             compacted_offset=self.compacted_offset,
             swapping=[s.base_offset for s in kept if s.is_clean_named],
+            gaps_at_append=log.settings.gaps_at_append,
         )
         yield from replace_file(log.context.disk, f"{log.path}/{STATE_NAME}", state.encode())
         for then in after:  # before the drop: the swap of what is dropped comes before its deletion

@@ -80,6 +80,8 @@ class Recovered(NamedTuple):
     compacted_offset: int = 0
     has_swapped: bool = False
     """Names were given that the state says are still to be given."""
+    gaps_at_append: bool = False
+    """Offsets could skip in what was appended, by the settings that the log was last written under."""
     leftovers: Sequence[int] = ()
     """Base offsets of segment files that retention or compaction had done with: they may be deleted."""
 
@@ -129,6 +131,8 @@ class Recovery:
         state = yield from self._load_state()
         if state is not None:
             self._reach_bytes = state.reach_bytes
+            # Also where the settings have been changed meanwhile to some that leave none.
+            self._dense = self._dense and not state.gaps_at_append
         yield from self._finish_swaps(self._interrupted_swaps() if state is None else state.swapping)
         sizes = self._list_segments()
         leftovers = superseded(state, sizes) if state is not None else []
@@ -158,6 +162,7 @@ class Recovery:
             self._report,
             min(state.compacted_offset, segments[-1].next_offset) if state is not None else 0,
             state is not None and bool(state.swapping),
+            state is not None and state.gaps_at_append,
             leftovers,
         )
 

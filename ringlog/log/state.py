@@ -71,6 +71,8 @@ class PartitionState(msgspec.Struct, array_like=True, frozen=True):
     """Below it each key has one record, as far as compaction has come."""
     swapping: list[int] = []
     """Base offsets of sealed segments whose files may still have the names that compaction gives first."""
+    gaps_at_append: bool = False
+    """Offsets may skip also in what was appended since, as a leader's compaction left them."""
 
     @property
     def was_compacted(self) -> bool:

@@ -101,6 +101,24 @@ def test_gaps_outlast_a_change_of_policy_of_a_log_that_has_to_be_reopened(when):
     assert log.next_offset == 31
 
 
+@pytest.mark.parametrize("begun_with", [COMPACTED, LogSettings()])
+def test_gaps_outlast_a_change_of_policy_while_nobody_serves_the_log(begun_with):
+    disk = new_disk()
+    store, _ = opened(disk, begun_with)
+    store.close(now_ms=0)
+    store, _ = opened(disk)
+    append(store, stamped((2, 1, b"a"), (9, 1, b"b"), (30, 1, b"c")))
+    store.drain(now_ms=0)
+    survivor = disk.crash(random.Random(1))  # and meanwhile the topic is given another policy
+    disk.lose_power()
+    for _ in range(2):
+        store, log = opened(survivor, LogSettings())
+        assert [r.offset for r in decode(store.read_now(NAME, 0, MIB).tobytes())] == [2, 9, 30]
+        assert log.next_offset == 31
+        disk, survivor = survivor, survivor.crash(random.Random(2))
+        disk.lose_power()
+
+
 def test_it_can_be_cut_and_go_on():
     store, _ = opened(new_disk())
     append(store, stamped((0, 1, b"a"), (1, 2, b"b"), (2, 2, b"c")))
