@@ -14,6 +14,9 @@ from ringlog.net.lending import send_lent, take_back
 
 HEARTBEAT_INTERVAL_MS = 2_000
 HEARTBEAT_TIMEOUT_MS = 6_000
+CONNECT_MS = 2_000
+"""How long one attempt to connect may take. The kernel waits twice as long with every packet that is lost, so one that
+began while the network was cut would go on waiting for up to a minute after it is there again."""
 RECONNECT_MS = 50
 RECONNECT_MS_MAX = 1_000
 _QUEUED_MESSAGES_MAX = 2 * limits.CLIENT_REQUESTS_MAX
@@ -69,6 +72,7 @@ class Dealer:
         socket.setsockopt(zmq.MAXMSGSIZE, message_bytes_max)
         socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_INTERVAL_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+        socket.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_MS)
         socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, reconnect_ms_max)
         self._monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_WATCHED)

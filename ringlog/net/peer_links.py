@@ -19,6 +19,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from ringlog.errors import NodeFailed
 from ringlog.limits import FRAME_BYTES_MAX, PEER_MESSAGES_MAX
+from ringlog.net.dealer import CONNECT_MS
 from ringlog.net.listening import why_not_listening
 
 _log = logging.getLogger(__name__)
@@ -84,6 +85,7 @@ class PeerLinks:
         outlet.set(zmq.LINGER, 0)
         outlet.set(zmq.IMMEDIATE, 1)  # what cannot be sent now is of no use later
         outlet.set(zmq.SNDHWM, PEER_MESSAGES_MAX)
+        outlet.set(zmq.CONNECT_TIMEOUT, CONNECT_MS)
         outlet.set(zmq.RECONNECT_IVL, 20)
         outlet.set(zmq.RECONNECT_IVL_MAX, 500)
         outlet.set(zmq.HEARTBEAT_IVL, 1_000)
