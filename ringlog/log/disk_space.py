@@ -25,6 +25,8 @@ from ringlog.model import TopicPartition
 
 SAMPLE_MS = 250
 _INTERNAL_PREFIX = "__"
+_LOOKS_PER_RESERVE = 8
+"""So often it is looked at while as much is written as is kept in reserve."""
 _STEPS = 512
 """Partitions that may all reserve space before the next look."""
 
@@ -82,7 +84,8 @@ class DiskSpace:
         resume_bytes = resume_of(self.reserve_bytes)
         self.is_full = free_bytes < (resume_bytes if self.is_full else self.reserve_bytes)
         self._bytes_since = 0
-        self._bytes_until_look = max(free_bytes - self.reserve_bytes, self.reserve_bytes) // 4
+        # However much is free: others may take all of it between two looks, and what is left then is not for records.
+        self._bytes_until_look = self.reserve_bytes // _LOOKS_PER_RESERVE
 
     def admit(self, name: TopicPartition, nbytes: int) -> None:
         """Raise DiskFull unless a partition may grow by so much."""

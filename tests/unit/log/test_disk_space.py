@@ -63,6 +63,19 @@ def test_many_bytes_make_it_look_again_before_the_clock_does(monkeypatch):
         space.admit(TOPIC, 10 * GIB)
 
 
+def test_what_others_take_between_two_looks_is_noticed_before_the_reserve_is_used_up(monkeypatch):
+    disk, total = FakeDisk(), 192 * MIB
+    space = DiskSpace(disk, "/data")
+    space.judge(170 * MIB, total)
+    monkeypatch.setattr(disk, "space", lambda path: Space(4 * MIB, total))  # somebody has filled it
+    taken = 0
+    with pytest.raises(DiskFull):
+        while taken < 100 * MIB:
+            space.admit(TOPIC, 200 * KIB)
+            taken += 200 * KIB
+    assert taken < 2 * MIB
+
+
 def test_space_that_is_not_known_refuses_nobody():
     space = DiskSpace(FakeDisk(), "/nowhere")
     space.tick(10_000)
