@@ -150,8 +150,8 @@ class LogStore:
         housekeeper = Housekeeper(
             log, found.generation, self._wanting.append, self._sweeping.append, found.compacted_offset
         )
-        by_others = found.reach_bytes, found.gaps_at_append
-        is_changed = by_others != (settings.reach_bytes, settings.gaps_at_append)
+        written_under = found.reach_bytes, found.gaps_at_append
+        is_changed = written_under != (settings.reach_bytes, settings.gaps_at_append)
         if not found.report.clean or is_changed or found.has_swapped:
             # The next crash must not scan again what was scanned now, nor judge by another policy than appends have.
             run_now(self.disk, housekeeper.save_point())

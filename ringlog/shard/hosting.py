@@ -292,8 +292,9 @@ class Hosting:
         found = self.by_name.get(log.name)
         if found is None or found.log is not log:
             return
+        # What was flushed can be read from a full disk as well as from any.
         if not isinstance(error, DiskFull):
-            self._forget(found)  # what was flushed can be read from a full disk as well as from any
+            self._forget(found)
         self._refuse(found, error, now_ms)
 
     def _refuse(self, found: HostedPartition, error: RinglogError, now_ms: int) -> None:

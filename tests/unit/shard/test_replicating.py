@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-
 import msgspec
 import pytest
 
@@ -320,61 +318,6 @@ def test_a_replica_that_is_too_far_behind_gives_up_what_it_has():
     cluster.elect(3, isr=(1, 2, 3))
     cluster.run(20)
     assert read(cluster, 3, 4).next_offset == 5
-
-
-def test_a_replica_with_another_history_follows_a_leader_whose_log_begins_within_a_batch_there():
-    cluster = ShardCluster(min_insync=1)
-    cluster.worlds[1].produce(b"a")
-    cluster.run()
-    cluster.cut.add(1)
-    cluster.worlds[1].produce(b"alone", acks=Acks(1))
-    cluster.run()
-    cluster.elect(2, 2, 3, isr=(2, 3))
-    cluster.worlds[2].produce(b"b", b"c", b"d")
-    cluster.run(30)
-    cluster.worlds[2].store.move_start(cluster.worlds[2].log(PARTITION).name, 2)
-    cluster.run(30)
-    cluster.cut.clear()
-    cluster.hear(1)
-    cluster.run(60, after_ms=30)
-    assert cluster.worlds[1].log(PARTITION).next_offset == 4
-
-
-@pytest.mark.parametrize("broken", ["open", "claim"])
-def test_a_follower_whose_log_cannot_be_opened_after_a_cut_is_opened_later(broken, monkeypatch):
-    cluster = ShardCluster(min_insync=1)
-    cluster.worlds[1].produce(b"a")
-    cluster.run()
-    cluster.cut.add(1)
-    cluster.worlds[1].produce(b"alone", acks=Acks(1))
-    cluster.run()
-    cluster.elect(2, 2, 3, isr=(2, 3))
-    cluster.worlds[2].produce(b"b")
-    cluster.run(30)
-    if broken == "claim":  # the old leader begins anew instead of being cut
-        for value in (b"c", b"d"):
-            cluster.worlds[2].produce(value)
-            cluster.run()
-        cluster.worlds[2].store.move_start(cluster.worlds[2].log(PARTITION).name, 3)
-        cluster.run(30)
-    store = cluster.worlds[1].store
-    owner = store if broken == "open" else store.claims
-    works, failures = getattr(owner, broken), []
-
-    def fails_once(*arguments, **named):
-        if not failures:
-            failures.append(OSError(errno.EMFILE, "too many open files"))
-            raise failures[0]
-        return works(*arguments, **named)
-
-    monkeypatch.setattr(owner, broken, fails_once)
-    cluster.cut.clear()
-    cluster.hear(1)
-    for _ in range(60):
-        cluster.run(5, after_ms=30)
-        cluster.worlds[1].core.hosting.work(cluster.worlds[1].now_ms)
-    assert failures
-    assert cluster.values(1) == cluster.values(2)
 
 
 def test_a_leaders_log_may_begin_within_a_batch():
