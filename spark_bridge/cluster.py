@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 
-from ringlog.client.admin import Admin, PartitionInfo, TopicInfo
+from ringlog.client.admin import Admin
 from ringlog.client.consumer import Consumer
 from ringlog.errors import InvalidRequest, UnknownTopic
 from ringlog.limits import MIB
@@ -56,45 +56,39 @@ class Cluster:
         """All partitions that the query reads, as they are now. UnknownTopic when one that is named is missing, unless
         it may be."""
         options = self._options
-        topics: Iterable[str] = options.subscribe or {tp.topic: None for tp in options.assign}
         if options.pattern is not None:
-            found = self._fitting(pattern_of(options.pattern))
+            names: Iterable[str] = self._fitting(pattern_of(options.pattern))
+            missing_ok = True  # deleted since it was listed
         else:
-            found = {}
-            for name in topics:
-                with suppress(UnknownTopic) if missing_ok else nullcontext():
-                    found[name] = self._described(name)
-        rows: dict[TopicPartition, PartitionInfo] = {
-            TopicPartition(name, row.index): row for name, topic in found.items() for row in topic.partitions
-        }
-        if options.assign:
-            for tp in options.assign:
-                if tp not in rows and tp.topic in found:
-                    last = len(found[tp.topic].partitions) - 1
-                    raise UnknownTopic(f"option 'assign' names {tp}, and there are partitions 0 to {last}")
-            rows = {tp: rows[tp] for tp in options.assign if tp in rows}
-        return Scene(
-            {name: topic.topic_id for name, topic in found.items()},
-            {tp: row.log_start_offset for tp, row in rows.items()},
-            {tp: row.readable_offset for tp, row in rows.items()},
-            {tp: row.bytes for tp, row in rows.items()},
-        )
+            names = options.subscribe or {tp.topic: None for tp in options.assign}
+        scene = Scene({}, {}, {}, {})
+        for name in names:
+            with suppress(UnknownTopic) if missing_ok else nullcontext():
+                self._add(scene, name)
+        return scene
 
-    def _described(self, name: str) -> TopicInfo:
-        return patiently(
-            lambda timeout_s: self._admin.describe_topic(name, timeout=timeout_s), self._options.patience_s
-        )
-
-    def _fitting(self, pattern: re.Pattern[str]) -> dict[str, TopicInfo]:
+    def _fitting(self, pattern: re.Pattern[str]) -> list[str]:
         names = patiently(
             lambda timeout_s: self._admin.list_topics(timeout=timeout_s), self._options.patience_s
         )
-        found: dict[str, TopicInfo] = {}
-        for name in names:
-            if pattern.fullmatch(name):
-                with suppress(UnknownTopic):  # deleted since it was listed
-                    found[name] = self._described(name)
-        return found
+        return [name for name in names if pattern.fullmatch(name)]
+
+    def _add(self, scene: Scene, name: str) -> None:
+        """Where logs begin and end is asked of those who lead them, who answer when they know. A description is only
+        what somebody knows at the moment: nothing of a partition without a leader, and too little after an election."""
+        patience_s = self._options.patience_s
+        topic = patiently(lambda timeout_s: self._admin.describe_topic(name, timeout=timeout_s), patience_s)
+        rows = {TopicPartition(name, row.index): row for row in topic.partitions}
+        tps = [tp for tp in self._options.assign if tp.topic == name] or list(rows)
+        for tp in tps:
+            if tp not in rows:
+                raise InvalidRequest(f"option 'assign' names {tp}, and there are partitions 0 to {len(rows) - 1}")
+        earliest = patiently(lambda _: self._consumer.beginning_offsets(tps), patience_s)
+        latest = patiently(lambda _: self._consumer.end_offsets(tps), patience_s)
+        scene.topic_ids[name] = topic.topic_id
+        scene.earliest.update(earliest)
+        scene.latest.update(latest)
+        scene.log_bytes.update({tp: rows[tp].bytes for tp in tps})
 
     def at_time(self, scene: Scene, tps: Iterable[TopicPartition], time_ms: int) -> Offsets:
         """The first offset at or after a time; the end of a log where no record is that young."""

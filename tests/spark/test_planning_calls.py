@@ -292,6 +292,16 @@ def test_a_start_behind_the_end_of_a_log_is_refused(ringlog_node, reader_of):
         reader_of(startingOffsets='{"orders": {"0": 11}}').initialOffset()
 
 
+def test_a_partition_that_is_assigned_and_not_there_is_named(ringlog_node, reader_of):
+    create(ringlog_node, 2)
+    fill(ringlog_node, 10)
+    wanted = {"subscribe": None, "failOnDataLoss": "false"}
+    reader = reader_of(assign='{"orders": [1]}', **wanted)
+    assert reader.initialOffset()["orders"].keys() == {"id", "1"}
+    with pytest.raises(InvalidRequest, match="'assign' names orders-2, and there are partitions 0 to 1"):
+        reader_of(assign='{"orders": [0, 2]}', **wanted).initialOffset()
+
+
 def test_a_query_of_a_pattern_begins_before_its_first_topic(ringlog_node, reader_of):
     reader = reader_of(subscribe=None, subscribePattern="ord.*")
     start = reader.initialOffset()
