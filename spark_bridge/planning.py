@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from ringlog.limits import MIB
+from ringlog.model import TopicPartition
 from spark_bridge.options import Offsets
 from spark_bridge.ranges import OffsetRange
 
@@ -27,25 +28,37 @@ NO_POINTS = SplitPoints([], 0)
 
 
 def limited(start: Offsets, latest: Offsets, offsets_max: int | None) -> Offsets:
-    """How far a micro-batch goes: to the latest, or so many offsets further in all, each partition by its share.
+    """How far a micro-batch goes: to the latest, or so many offsets further in all. Each partition that has something
+    gets one of them, and of the others its share: one that is slow does not wait until the others are read.
 
-    >>> from ringlog.model import TopicPartition
-    >>> a, b = TopicPartition("t", 0), TopicPartition("t", 1)
-    >>> end = limited({a: 0, b: 0}, {a: 90, b: 10}, 50)
-    >>> end[a], end[b]
-    (45, 5)
+    >>> a, b, c = (TopicPartition("t", number) for number in range(3))
+    >>> end = limited({a: 0, b: 0, c: 0}, {a: 9000, b: 1000, c: 1}, 501)
+    >>> end[a], end[b], end[c]
+    (449, 51, 1)
     """
     sizes = {tp: max(0, at - start.get(tp, at)) for tp, at in latest.items()}
-    total = sum(sizes.values())
-    if offsets_max is None or total <= offsets_max:
+    if offsets_max is None or sum(sizes.values()) <= offsets_max:
         return {tp: max(at, start.get(tp, at)) for tp, at in latest.items()}
-    shares = {tp: size * offsets_max // total for tp, size in sizes.items()}
-    # What rounding left over goes to those who lost most by it, so that the sum is what was asked for and a slow
-    # partition is not passed over for ever.
-    by_loss = sorted(sizes, key=lambda tp: (-(sizes[tp] * offsets_max % total), tp))
-    for tp in by_loss[: offsets_max - sum(shares.values())]:
+    some = sorted(tp for tp, size in sizes.items() if size)
+    if offsets_max < len(some):
+        # They take turns. What was read so far says whose turn it is, so that a plan that is made again is the same.
+        first = sum(start.get(tp, 0) for tp in latest) % len(some)
+        shares = dict.fromkeys((some[first:] + some[:first])[:offsets_max], 1)
+    else:
+        shares = _shared({tp: sizes[tp] - 1 for tp in some}, offsets_max - len(some))
+        shares = {tp: share + 1 for tp, share in shares.items()}
+    return {tp: start.get(tp, at) + shares.get(tp, 0) for tp, at in latest.items()}
+
+
+def _shared(sizes: Mapping[TopicPartition, int], amount: int) -> dict[TopicPartition, int]:
+    """An amount that is less than all of them have, by what each has. What rounding leaves over goes to those who lost
+    most by it, so that the sum is what was asked for."""
+    total = sum(sizes.values())
+    shares = {tp: size * amount // total for tp, size in sizes.items()}
+    by_loss = sorted(sizes, key=lambda tp: (-(sizes[tp] * amount % total), tp))
+    for tp in by_loss[: amount - sum(shares.values())]:
         shares[tp] += 1
-    return {tp: start.get(tp, at) + shares[tp] for tp, at in latest.items()}
+    return shares
 
 
 def tasks_of(

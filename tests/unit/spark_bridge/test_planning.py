@@ -35,6 +35,20 @@ def test_repeated_limits_come_to_the_end(sizes):
     assert at == latest
 
 
+@given(st.lists(st.integers(1, 10_000_000), min_size=1, max_size=5), st.integers(1, 20))
+def test_no_partition_is_passed_over_while_others_have_more(backlogs, most):
+    """Logs grow as fast as they are read: each partition is in every micro-batch, or has its turn when not even one
+    record of each fits."""
+    tps = TPS[: len(backlogs)]
+    at = dict.fromkeys(tps, 0)
+    turns = -(-len(tps) // most)
+    for _ in range(3):
+        before = at
+        for _ in range(turns):
+            at = limited(at, {tp: at[tp] + backlog for tp, backlog in zip(tps, backlogs, strict=True)}, most)
+        assert all(at[tp] > before[tp] for tp in tps)
+
+
 def test_a_batch_never_goes_back():
     assert limited({TPS[0]: 50}, {TPS[0]: 20}, None) == {TPS[0]: 50}
 
