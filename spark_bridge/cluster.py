@@ -82,7 +82,9 @@ class Cluster:
         tps = [tp for tp in self._options.assign if tp.topic == name] or list(rows)
         for tp in tps:
             if tp not in rows:
-                raise InvalidRequest(f"option 'assign' names {tp}, and there are partitions 0 to {len(rows) - 1}")
+                raise InvalidRequest(
+                    f"option 'assign' names {tp}, and there are partitions 0 to {len(rows) - 1}"
+                )
         earliest = patiently(lambda _: self._consumer.beginning_offsets(tps), patience_s)
         latest = patiently(lambda _: self._consumer.end_offsets(tps), patience_s)
         scene.topic_ids[name] = topic.topic_id
@@ -170,7 +172,7 @@ def _resolved(wanted: int | Offsets, scene: Scene, option: str) -> Offsets:
         wrong = f"does not name {missing[0]}" if missing else f"names {extra[0]}, which is not read"
         raise InvalidRequest(f"option '{option}' must name every partition that is read, and {wrong}")
     for tp, at in wanted.items():
-        if option == "startingOffsets" and at > scene.latest[tp]:
+        if at > scene.latest[tp]:
             raise InvalidRequest(
                 f"option '{option}': {tp} ends at {scene.latest[tp]}, and has no offset {at} yet"
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ringlog.errors import InvalidRequest
 from ringlog.model import TopicPartition
 from spark_bridge.options import Offsets
 
@@ -27,11 +28,18 @@ def to_json(offsets: Offsets, topic_ids: Mapping[str, int]) -> dict[str, Any]:
 
 
 def from_json(given: Mapping[str, Any]) -> tuple[Offsets, dict[str, int]]:
-    """What `to_json` made.
+    """What `to_json` made. InvalidRequest for the offsets of another source: those of Kafka's look alike, and mean
+    other records.
 
     >>> from_json({"a": {"id": 3, "0": 1}})
     ({TopicPartition(topic='a', partition=0): 1}, {'a': 3})
     """
+    for topic, partitions in given.items():
+        if not isinstance(partitions, Mapping) or _ID not in partitions:
+            raise InvalidRequest(
+                f"the checkpoint is of another source: its offsets of '{topic}' do not say which topic that is. Start "
+                "the query with a checkpoint of its own, and option 'startingOffsets'"
+            )
     offsets = {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in given.items()

@@ -246,7 +246,7 @@ def _number(options: Mapping[str, str], name: str, low: int) -> int | None:
     text = options.get(name)
     if text is None:
         return None
-    if not text.strip().isdigit() or int(text) < low:
+    if not text.strip().isdecimal() or int(text) < low:
         raise InvalidRequest(f"option '{name}' must be a number from {low} on, not '{text}'")
     return int(text)
 
@@ -299,7 +299,7 @@ def _offsets(options: Mapping[str, str], name: str, default: int) -> int | Offse
         if not isinstance(partitions, dict):
             raise InvalidRequest(f"option '{name}': '{topic}' needs offsets by partition, as in {example}")
         for partition, offset in partitions.items():
-            if not partition.isdigit() or type(offset) is not int or offset < low:
+            if not partition.isdecimal() or type(offset) is not int or offset < low:
                 raise InvalidRequest(
                     f"option '{name}': '{topic}' partition '{partition}' needs an offset from {low} on, as in {example}"
                 )

@@ -284,12 +284,43 @@ def test_a_range_goes_on_without_its_bridge_when_that_is_killed(ringlog_node, re
     assert sum(piece.num_rows for piece in reader.read(part)) == 30_000
 
 
-def test_a_start_behind_the_end_of_a_log_is_refused(ringlog_node, reader_of):
+def test_a_start_or_an_end_behind_the_end_of_a_log_is_refused(ringlog_node, reader_of):
     create(ringlog_node, 1)
     fill(ringlog_node, 10)
     assert reader_of(startingOffsets='{"orders": {"0": 10}}').initialOffset()["orders"]["0"] == 10
     with pytest.raises(InvalidRequest, match="orders-0 ends at 10, and has no offset 11 yet"):
         reader_of(startingOffsets='{"orders": {"0": 11}}').initialOffset()
+    given = {"bootstrap": ringlog_node.bootstrap, "columns": "partition,offset", "subscribe": "orders"}
+    given["endingOffsets"] = '{"orders": {"0": 11}}'
+    with pytest.raises(
+        InvalidRequest, match="'endingOffsets': orders-0 ends at 10, and has no offset 11 yet"
+    ):
+        BatchReader(source_options(given, streaming=False), SCHEMA).partitions()
+
+
+def test_times_say_where_reads_begin_and_end(ringlog_node, reader_of):
+    create(ringlog_node, 2)
+    with ringlog.Producer(bootstrap=ringlog_node.bootstrap) as producer:
+        for at_ms in (1_000, 2_000, 3_000):
+            producer.produce_many("orders", [b"x"] * 10, timestamps=at_ms, partition=0).result(30)
+    given = {"bootstrap": ringlog_node.bootstrap, "columns": "partition,offset", "bridge": "off"}
+    given |= {"subscribe": "orders", "startingTimestamp": "1001", "endingTimestamp": "2500"}
+    reader = BatchReader(source_options(given, streaming=False), SCHEMA)
+    (task,) = reader.partitions()
+    assert offsets_of(reader.read(task)) == list(range(10, 20)), (
+        "from the first at or after it, up to another such"
+    )
+    stream = reader_of(startingOffsets=None, startingTimestamp="2001")
+    start = stream.initialOffset()
+    assert (start["orders"]["0"], start["orders"]["1"]) == (20, 0)
+    late = reader_of(startingOffsets=None, startingTimestamp="3001")
+    assert batch(late, late.initialOffset())[1] == [], "nothing is so young: what comes next is read"
+
+
+def test_a_checkpoint_of_kafkas_source_is_refused_in_words(ringlog_node, reader_of):
+    create(ringlog_node, 1)
+    with pytest.raises(InvalidRequest, match="the checkpoint is of another source"):
+        reader_of().latestOffset({"orders": {"0": 0}}, ReadAllAvailable())
 
 
 def test_a_partition_that_is_assigned_and_not_there_is_named(ringlog_node, reader_of):

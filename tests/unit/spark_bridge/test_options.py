@@ -54,6 +54,7 @@ def test_columns_keep_the_order_of_the_schema():
         ({"subscribe": "a", "bridge": "nowhere"}, "'bridge' is auto, off or an address"),
         ({"subscribe": "a", "failOnDataLoss": "maybe"}, "'failOnDataLoss' must be true or false"),
         ({"subscribe": "a", "minPartitions": "0"}, "'minPartitions' must be a number from 1 on"),
+        ({"subscribe": "a", "minPartitions": "²"}, "'minPartitions' must be a number"),
         ({"subscribe": "a", "minPartitions": "many"}, "'minPartitions' must be a number"),
         ({"subscribe": "a", "startingTimestamp": "-5"}, "'startingTimestamp' must be a number from 0 on"),
         ({"subscribe": "a", "startingOffsets": "first"}, "'startingOffsets' must be JSON such as"),
