@@ -15,6 +15,8 @@ import pytest
 
 import ringlog
 from ringlog.errors import OffsetOutOfRange, RinglogError
+from ringlog.model import Codec
+from ringlog.records.encode import encode
 from spark_bridge.arrow_rows import decoded, decoded_columns, within
 from spark_bridge.bridge import Bridge
 from spark_bridge.bridge_client import bridge_cluster, read_bridged
@@ -24,6 +26,7 @@ from spark_bridge.gaps import GapPolicy
 from spark_bridge.ranges import OffsetRange
 from tests.support.node import free_port, wait_for
 from tests.support.patience import stretched
+from tests.support.raw_client import RawClient
 
 COLUMNS = decoded_columns(("key", "value", "timestamp", "headers", "timestampType"))
 
@@ -72,6 +75,22 @@ def test_a_range_through_the_bridge_is_the_range_of_the_broker(ringlog_node, bri
         rows = rows_of(read_bridged(address(bridge), part, COLUMNS), part)
         assert [row["offset"] for row in rows] == list(range(part.start, part.end))
         assert rows == direct_rows(ringlog_node, part)
+
+
+def test_a_bridge_serves_records_of_any_size(ringlog_node, bridge):
+    """Also one that is larger than its credit, and between others."""
+    with ringlog.Producer(bootstrap=ringlog_node.bootstrap) as producer:
+        producer.produce("orders", None, partition=0).result(10)
+        producer.produce("orders", b"", key=b"", partition=0).result(10)
+    large = b"x" * (10 << 20)
+    with RawClient(f"tcp://{ringlog_node.bootstrap}") as client:
+        packed = bytes(encode([large], timestamps=3_000, codec=Codec.ZSTD))
+        client.produce_bytes(client.partition_ids("orders")[0], packed)
+    fill(ringlog_node, 100)
+    part = OffsetRange("orders", 0, 0, 103)
+    rows = rows_of(read_bridged(address(bridge), part, COLUMNS), part)
+    assert [row["value"] for row in rows[:3]] == [None, b"", large]
+    assert rows == direct_rows(ringlog_node, part)
 
 
 def test_executors_share_what_is_hot_and_leave_nothing_behind(ringlog_node, bridge):

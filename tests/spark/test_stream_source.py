@@ -40,6 +40,15 @@ def test_a_query_goes_on_from_its_checkpoint_without_loss_or_repeat(spark, ringl
     assert 1000 <= committed <= 1500
 
 
+def test_a_stream_of_sixty_four_partitions_has_every_record(spark, ringlog_node, tmp_path):
+    create(ringlog_node, "wide", 64)
+    for round_number in range(2):
+        for partition in range(64):
+            fill(ringlog_node, "wide", 5 + partition * round_number, partition=partition)
+        run_now(spark, ringlog_node, tmp_path, subscribe="wide")
+        assert places(spark, tmp_path) == every_place(ringlog_node, "wide")
+
+
 def test_new_partitions_are_found_and_progress_shows_the_ends(spark, ringlog_node, tmp_path):
     create(ringlog_node, "grows", 1)
     fill(ringlog_node, "grows", 50)
