@@ -91,13 +91,16 @@ def _sink_row(bench: SparkBench, name: str, what: str, frame: Any, times: int) -
         produced.append(cost_of(lambda: send_all(producer, topic, chunk, records)))
         return records / produced[-1].wall_s / 1e6
 
+    for _ in range(bench.scale.warm_writes):
+        written("dropping")
+        written("ringlog")
     with Producer(bench.bootstrap) as producer:
         samples, limits = alternate(ours, limit, bench.scale.rounds)
     bench.node.drop(topic)
     spark_s, produce_s = (median([cost.cpu_s for cost in costs[1:]]) for costs in (dropped, produced))
     return result_of(
         name,
-        f"{what}, local[{CORES}], flushed",
+        f"{what}, local[{CORES}], flushed, Java warm",
         "M rows/s",
         samples,
         "produce_many of as many values, 1 producer",
