@@ -259,7 +259,7 @@ class NetService:
         if self._releases:
             released = self._releases.pop(process, None)
             if released:
-                end.send(node_frame(NodeApi.RELEASE, pack_u64(*released)))
+                end.send(node_frame(NodeApi.RELEASE, pack_u64(*released)), wakes=False)
         return bool(messages)
 
     def _take_reply(self, process: int, frame: memoryview) -> None:
