@@ -20,6 +20,7 @@ from ringlog.limits import FRAME_BYTES_MAX, KIB, MIB
 from ringlog.net.connections import Connections
 from ringlog.net.departed import Departed
 from ringlog.net.descriptors import cut, widen
+from ringlog.net.lending import send_lent
 from ringlog.net.listening import why_not_listening
 from ringlog.net.ring_side import RingSide
 from ringlog.net.service import NetService
@@ -31,8 +32,6 @@ RECEIVE_MESSAGES_MAX = 256
 """Messages taken from the socket before replies get their turn."""
 CONNECTION_EVENTS_MAX = 64
 """Connections that come or go which are looked at in one pass: thousands at once must not hold up requests."""
-ZERO_COPY_BYTES = 64 * KIB
-"""Smaller messages are cheaper to copy than to share with the socket's thread."""
 IDLE_WAIT_MS = 500
 DEPARTED_WAIT_MS = 10
 """While a client that hung up is looked at: it may be about to die."""
@@ -115,7 +114,8 @@ class RouterSocket:
         """Hand over a message; False when the client is gone."""
         try:
             self.socket.send(routing_id, _MORE_NOBLOCK)
-            self.socket.send(message, _NOBLOCK, copy=len(message) < ZERO_COPY_BYTES)
+            if not send_lent(self.socket, message, _NOBLOCK):
+                self.socket.send(message, _NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 return False
