@@ -12,7 +12,6 @@ from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
 from ringlog.net.messages import ListOffsetsReply, ListOffsetsRequest, OffsetQuery
 
-
 NUMBER_MAX = 2**63 - 1
 """Offsets and times have 63 bits in the log and on the wire."""
 
