@@ -156,11 +156,10 @@ def check_offsets(offsets: Mapping[TopicPartition, object]) -> dict[TopicPartiti
     checked: dict[TopicPartition, OffsetAndMetadata] = {}
     for tp, given in offsets.items():
         offset, metadata = given if isinstance(given, tuple) and len(given) == 2 else (given, "")
-        checked_offset(offset)
         if not isinstance(metadata, str) or len(metadata) > OFFSET_METADATA_CHARS_MAX:
             raise InvalidRequest(f"{tp}: metadata is a str of at most {OFFSET_METADATA_CHARS_MAX} characters")
         check_text(metadata=metadata)
-        checked[tp] = OffsetAndMetadata(offset, metadata)
+        checked[tp] = OffsetAndMetadata(checked_offset(offset), metadata)
     return checked
 
 

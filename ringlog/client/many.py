@@ -17,6 +17,8 @@ _LIST_ROWS = 16 * 1024
 _KEYED_LIST_ROWS = 1024 * 1024
 """More, so that each partition's share fills batches."""
 
+_KINDS = "must be a list, an Arrow array or a NumPy array of byte strings"
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -39,6 +41,8 @@ class Rows(NamedTuple):
 
 def chunks_of(values: Any, keys: Any, headers: Any, timestamps: Any, now_ms: int) -> Iterator[Chunk]:
     """Columns whose pieces are contiguous in memory: one chunk, or those of Arrow's ChunkedArrays."""
+    if values is None:
+        raise InvalidRequest(f"values {_KINDS}")
     times = _times(timestamps, now_ms)
     if _is_list(values) and headers is None and (keys is None or _is_list(keys)):
         yield from _list_chunks(values, keys, times)
@@ -123,7 +127,7 @@ def _chunked(column: Any, what: str) -> list[Any] | None:
     if isinstance(column, np.ndarray):
         return [_numpy(column, what)]
     if isinstance(column, str | bytes | bytearray | memoryview) or not hasattr(column, "__len__"):
-        raise InvalidRequest(f"{what} must be a list, an Arrow array or a NumPy array of byte strings")
+        raise InvalidRequest(f"{what} {_KINDS}")
     return [Column.gather(column, what)]
 
 
