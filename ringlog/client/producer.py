@@ -207,8 +207,9 @@ class Producer:
             )
             if len(cut.data) - HEADROOM > BATCH_BYTES_MAX:
                 raise BatchTooLarge(
-                    f"a record makes a batch of {len(cut.data) - HEADROOM} bytes, and a frame takes {BATCH_BYTES_MAX}; "
-                    "set compression_type, or send it in parts"
+                    f"a record makes a batch of {len(cut.data) - HEADROOM} bytes, and a frame takes {BATCH_BYTES_MAX}",
+                    "Set compression_type, or send it in parts",
+                    compression_helps=True,
                 )
             to = queue if queue is not None else queues.next_sticky()
             state = BatchState(to.topic, to.index)

@@ -167,8 +167,8 @@ def test_what_was_produced_is_consumed(ringlog_command):
     ("nbytes", "advice"),
     [
         (2 << 20, "Use --codec, or let it take more: ringlog topic alter orders --config max.message.bytes="),
-        (10 << 20, "use --codec, or send it in parts"),
-        (33 << 20, "send it in parts"),
+        (10 << 20, "a frame takes 8388512. Use --codec, or send it in parts\n"),
+        (33 << 20, "more than 33554432 bytes. Send it in parts\n"),
     ],
 )
 def test_what_to_do_with_a_line_that_is_too_large_is_told_in_the_words_of_the_command(

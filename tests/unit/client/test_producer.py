@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -133,6 +134,15 @@ def test_a_lost_node_costs_nothing_and_doubles_nothing(node):
         producer.flush(30)
     assert [future.result(0).offset for future in futures] == list(range(3000))
     assert len(values(node)) == 3000
+
+
+def test_an_error_carries_its_advice_apart_and_survives_pickling(producer):
+    with pytest.raises(BatchTooLarge) as caught:
+        producer.produce_many("t", [b"x" * (9 << 20)])
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert error.advice == "Set compression_type, or send it in parts"
+        assert error.compression_helps
+        assert str(error) == f"{error.what}. {error.advice}"
 
 
 def test_what_is_wrong_is_named(producer):
