@@ -152,8 +152,17 @@ def _numpy(array: npt.NDArray[Any], what: str) -> Column:
 def _times(timestamps: Any, now_ms: int) -> Any:
     if timestamps is None:
         return now_ms
+    if isinstance(timestamps, int | np.integer):
+        return int(timestamps)
+    if isinstance(timestamps, str | bytes) or not hasattr(timestamps, "__len__"):
+        raise InvalidRequest(
+            "timestamps must be milliseconds: one int, or a list, NumPy or Arrow array of them"
+        )
     if isinstance(timestamps, list | tuple):
-        return np.array(timestamps, dtype=np.int64)
+        try:
+            return np.array(timestamps, dtype=np.int64)
+        except (OverflowError, TypeError, ValueError) as wrong:
+            raise InvalidRequest(f"timestamps must be milliseconds of 63 bits: {wrong}") from None
     if isinstance(timestamps, np.ndarray) and timestamps.dtype.kind == "M":
         return timestamps.astype("datetime64[ms]").astype(np.int64)
     if isinstance(timestamps, np.ndarray):

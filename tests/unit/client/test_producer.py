@@ -490,6 +490,12 @@ def test_columns_that_do_not_fit_are_refused(producer):
         producer.produce_many("t", [b"a", 17])
 
 
+@pytest.mark.parametrize("wrong", [[2**63], [None], ["soon"], "soon", 1.5, 2**70])
+def test_timestamps_that_are_none_are_refused(producer, wrong):
+    with pytest.raises(InvalidRequest):
+        producer.produce_many("t", [b"v"], timestamps=wrong)
+
+
 def test_values_that_are_none_at_all_are_refused(producer):
     with pytest.raises(InvalidRequest, match="values must be a list"):
         producer.produce_many("t", None)
