@@ -39,8 +39,8 @@ _ITERATED_MS = 1000
 
 
 class Consumer:
-    """Reads partitions in order, for one thread at a time: a call that meets another thread's is refused
-    (InvalidRequest), but for `close`, which ends it. It fetches ahead while records are being worked on.
+    """Reads partitions in order, for one thread at a time: a call that takes records or moves the position is refused
+    (InvalidRequest) while another thread is in one; `close` ends it. It fetches ahead while records are worked on.
 
         with Consumer(bootstrap="127.0.0.1:9400", auto_offset_reset="earliest") as consumer:
             consumer.assign([("orders", 0), ("orders", 1)])
@@ -328,7 +328,8 @@ class Consumer:
     # -- the end -----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the consumer and its thread: commit what was polled, leave the group. Twice is fine.
+        """End the consumer and its thread: commit what was polled, leave the group. Twice is fine. Where another thread
+        may still work on what it polled, set enable_auto_commit=False and commit what is done.
 
         Not for a signal handler, which may interrupt this very client: set a flag there, and close where you poll.
         """
@@ -432,10 +433,12 @@ class Consumer:
             self._unread = [r for r in self._unread if TopicPartition(r.topic, r.partition) in mine]
 
     def _user_positions(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Up to where records were handed out; a poll of another thread may have taken more, which nobody has yet."""
         unread = self._first_unread()
         some = list(tps)
         at = self._driver.look(lambda fetcher: {tp: fetcher[tp].position for tp in some if tp in fetcher})
-        return at | {tp: unread[tp] for tp in some if tp in unread}
+        in_hand = self._poller.in_hand  # looked at last: it is told before a position moves
+        return at | {tp: known[tp] for known in (in_hand, unread) for tp in some if tp in known}
 
     def _committed_starts(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
         known = self.assignment()

@@ -299,6 +299,25 @@ def test_an_interrupt_between_taking_and_returning_loses_nothing(broker, monkeyp
     assert [record.offset for record in consumer.poll(0)] == [0, 1, 2, 3]
 
 
+def test_records_that_a_poll_has_in_its_hands_are_not_polled_for_those_who_commit_meanwhile(
+    broker, monkeypatch
+):
+    for partition in range(3):
+        broker.append(partition, 10)
+    consumer = reading(*[("t", partition) for partition in range(3)])
+    seen = []
+    next_head = consumer._driver.next_head
+
+    def look_in_the_middle():
+        seen.append(sum(consumer._user_positions(consumer.assignment()).values()))
+        return next_head()
+
+    monkeypatch.setattr(consumer._driver, "next_head", look_in_the_middle)
+    assert len(consumer.poll(0)) == 30
+    assert seen and set(seen) == {0}
+    assert sum(consumer._user_positions(consumer.assignment()).values()) == 30
+
+
 def test_a_closed_consumer_says_so(broker):
     with reading() as consumer:
         consumer.poll(0)
