@@ -198,13 +198,21 @@ class Accumulator:
             self.touched.append(queue)
 
     def put(
-        self, queue: PartitionQueue, data: bytearray, state: BatchState, acks: Acks, now_s: float
+        self,
+        queue: PartitionQueue,
+        data: bytearray | memoryview,
+        state: BatchState,
+        acks: Acks,
+        now_s: float,
+        near_at: int = -1,
     ) -> None:
         """Add a batch that was made whole, behind those before it. The caller has asked `has_room`."""
         with self.lock:
             self.close(queue)
             held = len(data)
-            queue.ready.append(Batch(state, acks, now_s + self._delivery_timeout_s, held, None, data))
+            queue.ready.append(
+                Batch(state, acks, now_s + self._delivery_timeout_s, held, None, data, near_at)
+            )
             self.unfinished[state] = None
             self.bytes_held += held
             self.touched.append(queue)

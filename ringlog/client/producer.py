@@ -15,6 +15,7 @@ from ringlog.client.accumulator import BATCH_BYTES_MAX, Accumulator, TopicQueues
 from ringlog.client.connection import Connection
 from ringlog.client.futures import BatchState, ManyFuture, Part, RecordFuture
 from ringlog.client.many import Chunk, Rows, chunks_of, rows_by_partition
+from ringlog.client.near_memory import near_memory
 from ringlog.client.partition_queue import Batch, PartitionQueue, ProducerId
 from ringlog.client.sender import Send, Sender
 from ringlog.client.settings import ProducerSettings, acks_of, settings_of
@@ -73,6 +74,8 @@ class Producer:
     def _begin(self) -> None:
         """Everything that belongs to one process: a child begins with nothing on its way."""
         self._topics: dict[str, TopicQueues] = {}
+        self._near = near_memory(self._settings.batch_size + HEADROOM)
+        self._connection.share(self._near)
         self._accumulator = Accumulator(self._settings)
         self._lock = self._accumulator.lock
         self._sender = Sender(self._settings, self._accumulator, lambda: random.uniform(0.8, 1.2))
@@ -193,6 +196,7 @@ class Producer:
                     self._wake()
                     parts.append(few)
                     return
+            place = self._near.take() if self._near is not None else None
             cut = cut_columns(
                 chunk.values,
                 chunk.keys,
@@ -204,6 +208,7 @@ class Producer:
                 bytes_target=settings.batch_size,
                 codec=settings.codec,
                 level=settings.compression_level,
+                into=None if place is None else place.memory,
             )
             if len(cut.data) - HEADROOM > BATCH_BYTES_MAX:
                 raise BatchTooLarge(
@@ -217,7 +222,8 @@ class Producer:
             first = chunk.timestamps
             state.timestamps = first if isinstance(first, int) else _base_timestamp(cut.data)
             parts.append(Part(state, 0, cut.count))
-            self._accumulator.put(to, cut.data, state, self._acks, time.monotonic())
+            near_at = -1 if place is None or isinstance(cut.data, bytearray) else place.position + HEADROOM
+            self._accumulator.put(to, cut.data, state, self._acks, time.monotonic(), near_at)
             self._wake()
             rows = rows._replace(start=cut.stop)
             few_rows = cut.count // 4
@@ -388,6 +394,7 @@ class Producer:
             timeout_s=min(self._settings.request_timeout_ms / 1000, left_s),
             headroom=True,
             node=queue.node,
+            near_at=batch.near_at,
         )
         self._connection.send(request)
         if batch.acks is Acks.NONE:
@@ -460,5 +467,5 @@ def _queues(topics: dict[str, TopicQueues]) -> list[PartitionQueue]:
     return [queue for topic in list(topics.values()) for queue in list(topic.queues)]
 
 
-def _base_timestamp(data: bytearray) -> int:
+def _base_timestamp(data: bytearray | memoryview) -> int:
     return int.from_bytes(data[HEADROOM + 27 : HEADROOM + 35], "big", signed=True)

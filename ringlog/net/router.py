@@ -15,7 +15,7 @@ from collections.abc import Callable
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from ringlog.errors import NodeFailed
+from ringlog.errors import InvalidRequest, NodeFailed
 from ringlog.limits import FRAME_BYTES_MAX, KIB, MIB
 from ringlog.net.connections import Connections
 from ringlog.net.departed import Departed
@@ -23,6 +23,7 @@ from ringlog.net.descriptors import cut, widen
 from ringlog.net.listening import why_not_listening
 from ringlog.net.ring_side import RingSide
 from ringlog.net.service import NetService
+from ringlog.net.shared_memory import map_shared
 from ringlog.ring.board import Board, Links, ProcessState
 from ringlog.ring.stats import LoopClock, Stats
 
@@ -120,6 +121,13 @@ class RouterSocket:
                 return False
             raise
         return True
+
+    def map_near(self, routing_id: bytes, descriptor: int, nbytes: int) -> memoryview:
+        """Memory that a client shares. Only of one whose id this socket made: an id that a client chose could be taken
+        over by another connection, and with it what that client shares."""
+        if routing_id[:1] != b"\0":
+            raise InvalidRequest("a client that chose its routing id shares no memory")
+        return map_shared(self.connections.process(routing_id), descriptor, nbytes)
 
     def follow_connections(self, events_max: int | None) -> list[tuple[bytes, int | None]]:
         """Read so many events of the monitor, None: all; the clients that have left, and their processes if they are on
