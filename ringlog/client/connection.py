@@ -107,7 +107,10 @@ class Connection:
         deadline_s = time.monotonic() + patience_s
         backoff_s = self.settings.retry_backoff_ms / 1000
         check_types(type(body), msgspec.structs.asdict(body))
-        data = encode_body(body)
+        try:
+            data = encode_body(body)
+        except (OverflowError, UnicodeEncodeError) as wrong:
+            raise InvalidRequest(f"what is asked for cannot be sent to a node: {wrong}") from None
         while True:
             left_s = deadline_s - time.monotonic()
             try:

@@ -111,7 +111,8 @@ class Loop:
 
     def on_thread(self) -> bool:
         """Whether the caller is the I/O thread."""
-        return threading.get_ident() == self._thread.ident
+        # The number of a thread that has ended is given to another one.
+        return threading.get_ident() == self._thread.ident and self._thread.is_alive()
 
     def stop(self) -> None:
         """End the thread and wait for it. What is not answered fails with ClientClosed."""

@@ -161,7 +161,7 @@ def cut_columns(
 def _cut(batch: bytearray | memoryview, start: int) -> Cut:
     count = int.from_bytes(batch[_RECORD_COUNT], "big")
     if len(batch) - HEADROOM > limits.BATCH_BYTES_MAX:
-        raise BatchTooLarge(f"one record takes more than {limits.BATCH_BYTES_MAX} bytes; send it in parts")
+        raise BatchTooLarge(f"one record takes more than {limits.BATCH_BYTES_MAX} bytes", "Send it in parts")
     return Cut(batch, count, start + count)
 
 
