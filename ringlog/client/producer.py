@@ -193,7 +193,9 @@ class Producer:
             if rows.stop - rows.start <= few_rows:
                 few = self._accumulator.extend(queues, queue, chunk, rows, self._acks, time.monotonic())
                 if few is not None:
-                    self._wake()
+                    # A batch that was open before is known to the I/O thread, which sends it when its time has come.
+                    if self._accumulator.touched or self._connection.closed:
+                        self._wake()
                     parts.append(few)
                     return
             place = self._near.take() if self._near is not None else None

@@ -77,6 +77,31 @@ def test_a_producer_on_the_same_host_has_its_batches_read_where_they_lie(node: N
     wait_for("the stats", lambda: near_bytes(node) > 0.8 * sent, stretched(5))
 
 
+def test_large_batches_that_were_made_record_by_record_or_are_compressed_are_read_there_too(
+    node: NodeProcess,
+):
+    rows = chunk_of(0)
+    with Producer(node.bootstrap, **SETTINGS, linger_ms=500) as producer:
+        for row in rows:
+            producer.produce(TOPIC, row.tobytes(), partition=0)
+        producer.flush(30)
+    wait_for("the stats", lambda: near_bytes(node) > 0, stretched(5))
+    noise = np.random.default_rng(3).integers(0, 256, (CHUNK, RECORD_BYTES), dtype=np.uint8)
+    noise[:, :8] = chunk_of(1)[:, :8]
+    before = near_bytes(node)
+    with Producer(node.bootstrap, **SETTINGS, compression_type="lz4") as producer:
+        producer.produce_many(TOPIC, noise, partition=1).result(30)
+    wait_for("the stats", lambda: near_bytes(node) > before, stretched(5))
+    with Consumer(node.bootstrap) as consumer:
+        consumer.assign([(TOPIC, 0, 0), (TOPIC, 1, 0)])
+        found: dict[int, list[bytes]] = {0: [], 1: []}
+        until = time.monotonic() + stretched(20)
+        while sum(map(len, found.values())) < 2 * CHUNK and time.monotonic() < until:
+            for record in consumer.poll(timeout_ms=500):
+                found[record.partition].append(record.value)
+    assert found == {0: [row.tobytes() for row in rows], 1: [row.tobytes() for row in noise]}
+
+
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("part", ["net", "shard"])
 def test_requests_that_were_given_up_leave_nothing_of_other_batches(node: NodeProcess, part: str):
