@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from ringlog.controller.records import TopicConfig
 from ringlog.limits import REPLICA_LAG_MS_DEFAULT
 from ringlog.model import Durability
 from ringlog.net.framing import Acks, Api
@@ -234,6 +235,21 @@ def test_too_few_in_sync_replicas_are_said_so():
     produce(cluster, 1, b"a")
     (reply,) = replies(cluster, 1)
     assert reply.error.code == "NOT_ENOUGH_REPLICAS" and reply.error.retriable
+
+
+def test_a_smaller_min_insync_is_felt_at_once_also_by_who_waits():
+    cluster = ShardCluster(min_insync=3)
+    produce(cluster, 1, b"a")
+    cluster.tell(isr=(1, 2))
+    cluster.cut.add(3)
+    cluster.run()
+    assert replies(cluster, 1) == []
+    for world in cluster.worlds.values():
+        world.delta(TopicConfig(1, {"min.insync.replicas": "2"}))
+    assert acked(cluster, 1) == [0]
+    produce(cluster, 1, b"b")
+    cluster.run()
+    assert acked(cluster, 1) == [1]
 
 
 def test_a_partition_without_a_leader_says_what_to_do():
