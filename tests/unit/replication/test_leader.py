@@ -184,6 +184,30 @@ def test_a_follower_that_keeps_up_with_a_busy_leader_stays():
         assert role.propose(log, LAG_MS, now_ms) is None
 
 
+def test_a_follower_that_reports_more_often_than_its_way_is_long_keeps_up_all_the_same():
+    role, log = leader()
+    ends = [log.end_offset]
+    for now_ms in range(1, 5 * LAG_MS):
+        log.append(5, 1)
+        log.flush()
+        ends.append(log.end_offset)
+        end = ends[max(0, now_ms - 3)]  # what it holds is always three milliseconds old, and told every millisecond
+        for node in (2, 3):
+            fetch(role, log, node, want(end, last_epoch=5 if end > 10 else 4), now_ms=now_ms)
+        assert role.propose(log, LAG_MS, now_ms) is None
+
+
+def test_a_follower_that_held_all_of_an_idle_log_does_not_lag_with_the_next_record():
+    role, log = leader()
+    for node in (2, 3):
+        fetch(role, log, node, want(10))
+    for now_ms in range(0, 10 * LAG_MS, LAG_MS // 4):
+        assert role.propose(log, LAG_MS, now_ms) is None
+    log.append(5, 1)
+    assert role.propose(log, LAG_MS, 10 * LAG_MS) is None
+    assert role.propose(log, LAG_MS, 11 * LAG_MS) is not None
+
+
 def test_a_replica_that_is_proposed_to_join_counts_at_once():
     role, log = leader(view=VIEW._replace(isr=(1, 2)))
     fetch(role, log, 3, want(10))
