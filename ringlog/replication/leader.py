@@ -223,7 +223,9 @@ class Leader:
         `lives`: whether a node is there, as far as is known, in the life in which it fetched. One that is not would be
         refused, and until then commits would wait for it."""
         for follower in self.followers.values():
-            follower.look(log.end_offset, now_ms)  # of an idle log nothing is fetched: its last look is the latest news
+            follower.look(
+                log.end_offset, now_ms
+            )  # of an idle log nothing is fetched: its last look is the latest news
         if self.pending is not None:
             return None
         view = self.view

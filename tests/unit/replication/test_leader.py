@@ -191,7 +191,9 @@ def test_a_follower_that_reports_more_often_than_its_way_is_long_keeps_up_all_th
         log.append(5, 1)
         log.flush()
         ends.append(log.end_offset)
-        end = ends[max(0, now_ms - 3)]  # what it holds is always three milliseconds old, and told every millisecond
+        end = ends[
+            max(0, now_ms - 3)
+        ]  # what it holds is always three milliseconds old, and told every millisecond
         for node in (2, 3):
             fetch(role, log, node, want(end, last_epoch=5 if end > 10 else 4), now_ms=now_ms)
         assert role.propose(log, LAG_MS, now_ms) is None
