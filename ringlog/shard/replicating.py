@@ -9,21 +9,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ringlog.controller.cluster_settings import move_bytes_per_s
-from ringlog.controller.leaders import may_lead
 from ringlog.controller.records import Partition
 from ringlog.errors import CorruptFrame, NotLeader, PartitionBusy, ReplicaHalted, RinglogError
-from ringlog.limits import FETCH_PARTITIONS_MAX, REPLICA_FETCH_BYTES, REPLICA_LAG_MS_DEFAULT
+from ringlog.limits import REPLICA_FETCH_BYTES
 from ringlog.log.replicated import append_as_they_are
 from ringlog.log.store import LogStore
-from ringlog.net.cluster_messages import AlterIsrReply, AlterIsrRequest, IsrChange
+from ringlog.net.cluster_messages import AlterIsrReply
 from ringlog.net.framing import Flag
-from ringlog.net.messages import encode_body
 from ringlog.records.scan import check as check_batches
 from ringlog.replication.fetcher import Fetcher
 from ringlog.replication.follower import Append, BatchSpan, BeginAt, Truncate
@@ -31,16 +28,15 @@ from ringlog.replication.messages import Part, decode_fetch, decode_fetched, dec
 from ringlog.replication.replica import Replica
 from ringlog.replication.serving import Plan, ServingDesk
 from ringlog.replication.throttle import Throttle
-from ringlog.replication.view import IsrProposal, PartitionView
+from ringlog.replication.view import PartitionView
 from ringlog.ring.frame import frame_header
 from ringlog.shard.asker import Asker, Outlet
 from ringlog.shard.commands import NodeApi, place, place_of
 from ringlog.shard.hosting import HostedPartition, Hosting
+from ringlog.shard.proposing import ProposalDesk
 from ringlog.shard.replica_answers import ReplicaAnswers
 from ringlog.shard.replica_log import HostedLog
 
-PROPOSE_AGAIN_MS = 500
-"""A proposal that was not answered, by a refusal or a change of the partition, is sent again."""
 LOOK_MS = 250
 """How often leaders look whether a follower lags."""
 FOLLOW_MEMORY_SHARE = 4
@@ -49,14 +45,6 @@ FOLLOW_MEMORY_SHARE = 4
 _log = logging.getLogger(__name__)
 Lane = tuple[int, int]
 """A node, and a shard of it."""
-
-
-class _Sent(NamedTuple):
-    """A proposal on its way to the controller."""
-
-    at_ms: int
-    number: int
-    """Of the request."""
 
 
 class ReplicationDesk:
@@ -90,10 +78,7 @@ class ReplicationDesk:
         self._route: dict[Lane, int] = {}
         """A partition of each lane: by its id the other side finds the shard."""
         self._leading: dict[int, HostedPartition] = {}
-        self._proposed: dict[int, _Sent] = {}
-        """When, and with which request, each partition's proposal was last sent."""
-        self._requests = 0
-        """Requests to the controller so far."""
+        self._proposals = ProposalDesk(hosting, self._leading)
         self._look_ms = 0
         self._node_epoch = -1
         """Of this node's registration, as the fetchers know it."""
@@ -134,7 +119,7 @@ class ReplicationDesk:
     def gone(self, hosted: HostedPartition) -> None:
         """A partition is closed here."""
         self._leading.pop(hosted.partition, None)
-        self._proposed.pop(hosted.partition, None)
+        self._proposals.gone(hosted.partition)
         self._unfollow(hosted.partition)
 
     def _take_view(self, hosted: HostedPartition, now_ms: int) -> None:
@@ -369,7 +354,8 @@ class ReplicationDesk:
         self._send_plans(self._desk.expire(now_ms), now_ms)
         if self._leading and now_ms >= self._look_ms:
             self._look_ms = now_ms + LOOK_MS
-            self._propose(now_ms)
+            if self.controller is not None:
+                self._proposals.propose(self.controller, now_ms)
 
     def _ask(self, now_ms: int) -> None:
         if self.peers is None:
@@ -393,66 +379,10 @@ class ReplicationDesk:
         )
         peers.send(header + body)
 
-    def _propose(self, now_ms: int) -> None:
-        if self.controller is None:
-            return
-        changes = []
-        for partition, hosted in self._leading.items():
-            leader = hosted.replica.leader if hosted.replica is not None else None
-            if leader is None:
-                continue
-            proposal = leader.propose(HostedLog(hosted.log), REPLICA_LAG_MS_DEFAULT, now_ms, self._lives)
-            sent = self._proposed.get(partition)
-            if proposal is None and (sent is None or now_ms - sent.at_ms >= PROPOSE_AGAIN_MS):
-                proposal = leader.pending
-            if proposal is not None:
-                changes.append(self._change(proposal))
-        for at in range(0, len(changes), FETCH_PARTITIONS_MAX):
-            self._send_changes(self.controller, changes[at : at + FETCH_PARTITIONS_MAX], now_ms)
-
-    def _send_changes(self, controller: Outlet, changes: list[IsrChange], now_ms: int) -> None:
-        self._requests += 1
-        for change in changes:
-            self._proposed[change.partition] = _Sent(now_ms, self._requests)
-        image = self._hosting.image
-        epoch = image.brokers[image.node_id].broker_epoch
-        body = encode_body(AlterIsrRequest(image.node_id, epoch, changes))
-        header = frame_header(
-            api_key=NodeApi.ALTER_ISR, partition=0, correlation=self._requests, body_bytes=len(body)
-        )
-        controller.send(header + body)
-
-    def _lives(self, node: int, node_epoch: int) -> bool:
-        return may_lead(self._hosting.image, node) and (
-            self._hosting.image.brokers[node].broker_epoch == node_epoch
-        )
-
-    def _change(self, proposal: IsrProposal) -> IsrChange:
-        """Who is in sync and was not heard of in this epoch is named as the metadata knows it: it only stays."""
-        brokers = self._hosting.image.brokers
-        isr = []
-        for node, epoch in proposal.isr:
-            known = brokers.get(node)
-            isr.append((node, known.broker_epoch if epoch < 0 and known is not None else epoch))
-        return IsrChange(proposal.partition, proposal.leader_epoch, proposal.partition_epoch, isr)
-
     def altered(self, number: int, reply: AlterIsrReply) -> None:
-        """The controller's answer to a request: what it refused may be proposed anew; what it took shows in the metadata.
-
-        Not every refusal says that a proposal is over. It may be of a copy that was sent before the last one, which is
-        still to be judged; or of a copy that came after one that was taken, and then the partition has changed. Until
-        that is known here those who were proposed may be in sync, and count."""
-        for state in reply.partitions:
-            hosted, sent = self._leading.get(state.partition), self._proposed.get(state.partition)
-            leader = hosted.replica.leader if hosted is not None and hosted.replica is not None else None
-            if hosted is None or leader is None or leader.pending is None or not state.error:
-                continue
-            epochs = leader.pending.leader_epoch, leader.pending.partition_epoch
-            is_last = sent is not None and sent.number == number
-            if not is_last or (state.leader_epoch, state.partition_epoch) != epochs:
-                continue
-            if leader.refused(leader.pending, HostedLog(hosted.log)):
-                self._advanced(hosted)
+        """The controller's answer to a request of this shard."""
+        for hosted in self._proposals.altered(number, reply):
+            self._advanced(hosted)
 
     @property
     def _is_idle(self) -> bool:

@@ -7,7 +7,7 @@ from ringlog.net.cluster_messages import AlterIsrRequest
 from ringlog.net.messages import decode_body
 from ringlog.net.wire_errors import NUMBERS
 from ringlog.replication.leader import Leader
-from ringlog.shard.replicating import PROPOSE_AGAIN_MS
+from ringlog.shard.proposing import PROPOSE_AGAIN_MS
 from tests.support.shard_cluster import PARTITION, ShardCluster
 
 STALE, BUSY = NUMBERS["STALE_METADATA"], NUMBERS["PARTITION_BUSY"]
@@ -73,7 +73,7 @@ def test_a_node_that_is_leaving_is_not_proposed():
 
 
 def test_many_proposals_go_in_as_many_requests_as_it_takes(monkeypatch):
-    monkeypatch.setattr("ringlog.shard.replicating.FETCH_PARTITIONS_MAX", 2)
+    monkeypatch.setattr("ringlog.shard.proposing.FETCH_PARTITIONS_MAX", 2)
     cluster = ShardCluster()
     more = [
         Partition(PARTITION + at, 2, at - 1, 0, 1, 1, (1, 2, 3), (0, 0, 0), leader=1, isr=(1, 2))
