@@ -75,8 +75,6 @@ class ReplicationDesk:
         """Of all replicas that are being moved to this shard."""
         self._lane_of: dict[int, Lane] = {}
         """Where each followed partition is followed."""
-        self._route: dict[Lane, int] = {}
-        """A partition of each lane: by its id the other side finds the shard."""
         self._leading: dict[int, HostedPartition] = {}
         self._proposals = ProposalDesk(hosting, self._leading)
         self._look_ms = 0
@@ -174,17 +172,11 @@ class ReplicationDesk:
             self._fetchers[lane] = fetcher
         fetcher.add(hosted.replica, HostedLog(hosted.log))
         self._lane_of[hosted.partition] = lane
-        self._route[lane] = hosted.partition
 
     def _unfollow(self, partition: int) -> None:
         lane = self._lane_of.pop(partition, None)
-        if lane is None:
-            return
-        self._fetchers[lane].remove(partition)
-        if self._route.get(lane) == partition:
-            others = [other for other, where in self._lane_of.items() if where == lane]
-            if others:
-                self._route[lane] = others[0]
+        if lane is not None:
+            self._fetchers[lane].remove(partition)
 
     def _find(self, partition: int) -> tuple[Replica, HostedLog]:
         hosted = self._hosting.find_led(partition)
@@ -373,9 +365,12 @@ class ReplicationDesk:
 
     def _send(self, peers: Outlet, api: NodeApi, lane: Lane, body: bytes) -> None:
         node, shard = lane
-        partition = self._route.get(lane, 0)
         header = frame_header(
-            api_key=api, partition=partition, correlation=shard, session=place(node), body_bytes=len(body)
+            api_key=api,
+            partition=0,
+            correlation=shard,
+            session=place(node),
+            body_bytes=len(body),
         )
         peers.send(header + body)
 
@@ -394,7 +389,8 @@ class ReplicationDesk:
         if self._is_idle:
             return None
         due = [at for at in (self._desk.next_deadline_ms,) if at is not None]
-        due += [at for at in (fetcher.due_ms() for fetcher in self._fetchers.values()) if at is not None]
+        if self.peers is not None:
+            due += [at for at in (fetcher.due_ms() for fetcher in self._fetchers.values()) if at is not None]
         if self._leading:
             due.append(self._look_ms)
         return min(due, default=None)

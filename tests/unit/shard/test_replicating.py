@@ -463,3 +463,16 @@ def test_followers_go_on_when_the_recent_tail_has_filled_their_memory():
         cluster.run(4)
         assert acked(cluster, 1) == [number]
     assert cluster.worlds[3].store.memory_free_bytes < 4 << 20, "there is no more room than at any time later"
+
+
+def test_a_shard_rests_while_no_process_speaks_with_other_nodes():
+    cluster = ShardCluster()
+    cluster.run()
+    replication = cluster.worlds[2].core.replication
+    replication.forget(replication.peers)
+    cluster.elect(3, 2)  # a new leader is asked at once, as soon as somebody carries that
+    now_ms = cluster.worlds[2].now_ms
+    replication.work(now_ms)
+    assert replication.next_due_ms is None
+    replication.connect(cluster.peers[2], now_ms)
+    assert replication.next_due_ms is not None
