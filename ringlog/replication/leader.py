@@ -154,10 +154,8 @@ class Leader:
         """None if the follower's log, which ends with `last_epoch` at `fetch_offset`, is a prefix of this one."""
         if want.fetch_offset == log.start_offset:
             return None  # nothing is left here, below it, to compare with
-        if want.last_epoch < 0 and want.start_offset == want.fetch_offset <= log.end_offset:
-            return (
-                None  # it is empty: it began anew where a former leader's log did, and has nothing to compare
-            )
+        if want.start_offset == want.fetch_offset <= log.end_offset:
+            return None  # it is empty: all was deleted there, or it began anew; whatever epoch it had, nothing differs
         here = log.end_of(want.last_epoch)
         if here is None:
             # All that this log has is newer: what the follower ends with was never, or is no more, here.

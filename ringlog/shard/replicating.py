@@ -75,6 +75,8 @@ class ReplicationDesk:
         """Of all replicas that are being moved to this shard."""
         self._lane_of: dict[int, Lane] = {}
         """Where each followed partition is followed."""
+        self._told: dict[int, str] = {}
+        """Why partitions cannot follow, as it was logged."""
         self._leading: dict[int, HostedPartition] = {}
         self._proposals = ProposalDesk(hosting, self._leading)
         self._look_ms = 0
@@ -174,6 +176,7 @@ class ReplicationDesk:
         self._lane_of[hosted.partition] = lane
 
     def _unfollow(self, partition: int) -> None:
+        self._told.pop(partition, None)
         lane = self._lane_of.pop(partition, None)
         if lane is not None:
             self._fetchers[lane].remove(partition)
@@ -281,8 +284,15 @@ class ReplicationDesk:
             except ReplicaHalted as halted:
                 self._halt(part.partition, halted)
             except (RinglogError, OSError) as error:
-                _log.warning("partition id %d cannot follow: %s", part.partition, error)
+                if self._told.get(part.partition) != str(
+                    error
+                ):  # it is tried again and again: said once is enough
+                    self._told[part.partition] = str(error)
+                    _log.warning("partition id %d cannot follow: %s", part.partition, error)
                 fetcher.pause(part.partition, now_ms)
+            else:
+                if self._told:
+                    self._told.pop(part.partition, None)
 
     def _take_part(self, hosted: HostedPartition, part: Part, data: memoryview, now_ms: int) -> None:
         replica = hosted.replica

@@ -133,6 +133,13 @@ def test_an_empty_follower_that_begins_behind_the_start_of_the_log_has_no_other_
     assert fetch(role, log, 3, want(10, last_epoch=-1, start=0)) == Diverged(EpochEnd(-1, 0)), "not empty"
 
 
+def test_an_empty_follower_has_no_other_history_also_if_its_last_epoch_was_compacted_away_here():
+    log = MemoryLog(spans((0, 9, 1), (20, 29, 4)))
+    role, _ = leader(log)
+    assert fetch(role, log, 2, want(20, last_epoch=3, start=20)) == Serve(20)
+    assert fetch(role, log, 3, want(20, last_epoch=3)) == Diverged(EpochEnd(1, 20)), "not empty"
+
+
 def test_nothing_is_committed_while_too_few_are_in_sync():
     role, log = leader(view=VIEW._replace(isr=(1,)))
     assert role.high_watermark == 0

@@ -1,4 +1,5 @@
-"""An old leader that returns with a record which nobody else has: it follows the new one, whatever is in the way."""
+"""An old leader that returns with a record which nobody else has, and others that find it hard to follow: they do so in
+the end, whatever is in the way."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import errno
 
 import pytest
 
+from ringlog.errors import CorruptBatch
 from ringlog.net.framing import Acks
 from tests.support.shard_cluster import PARTITION, ShardCluster
 
@@ -97,3 +99,19 @@ def test_what_a_deposed_leader_still_reads_for_a_follower_is_not_sent(monkeypatc
     cluster.run(40, after_ms=20)
     assert cluster.worlds[3].core.hosting.hosted[PARTITION].replica.halted is None
     assert cluster.values(3) == [b"a", b"b"]
+
+
+def test_a_partition_that_cannot_follow_says_why_once(monkeypatch, caplog):
+    cluster = ShardCluster()
+    with monkeypatch.context() as patch:
+
+        def corrupt(*_: object) -> None:
+            raise CorruptBatch("crc", 0, "for the test")
+
+        patch.setattr("ringlog.shard.replicating.check_batches", corrupt)
+        cluster.worlds[1].produce(b"a")
+        cluster.run(40, after_ms=50)
+    said = [record.message for record in caplog.records if "cannot follow" in record.message]
+    assert len(said) == 2, "each of both followers once"
+    cluster.run(20, after_ms=50)
+    assert cluster.values(2) == cluster.values(3) == [b"a"]
