@@ -17,6 +17,15 @@ from ringlog.errors import RinglogError
 class RinglogGroup(LazyGroup):
     """The outermost group: errors that any command raises end here, as a line and an exit code."""
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except BrokenPipeError:  # of --help and --version, which are done before anything is invoked
+            drop_output()
+            raise click.exceptions.Exit(ExitCode.OUTPUT_CLOSED) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             try:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from cli.byte_text import bytes_of_json
+from cli.byte_text import bytes_of_json, line_text
 
 Headers = list[tuple[str, bytes]]
 
@@ -73,7 +73,7 @@ def plain_chunks(
             parts = [line.partition(key_separator) for line in lines]
             for at, (_, found, _) in enumerate(parts):
                 if not found:
-                    raise BadLine(f"line {number + at} has no {key_separator.decode()!r} that ends its key")
+                    raise BadLine(f"line {number + at} has no {line_text(key_separator)!r} that ends its key")
             chunk.keys = [part[0] for part in parts]
             chunk.values = [part[2] for part in parts]
         if headers:

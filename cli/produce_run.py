@@ -131,8 +131,9 @@ class Sending:
         """Hand a chunk over. Waits when too much is on its way; raises what an earlier one failed with."""
         try:
             self._waiting.append((self._hand_over(chunk), len(chunk.values)))
-        except BatchTooLarge as wrong:  # more than a frame takes: the library names its own setting
-            raise BatchTooLarge(str(wrong).replace("set compression_type", "use --codec")) from None
+        except BatchTooLarge as wrong:  # more than a frame takes
+            advice = "Use --codec, or send it in parts" if wrong.compression_helps else "Send it in parts"
+            raise BatchTooLarge(wrong.what, advice) from None
         self.sent += len(chunk.values)
         while self._waiting and (len(self._waiting) > CHUNKS_WAITING_MAX or self._waiting[0][0].done()):
             self._take_oldest()
@@ -167,10 +168,8 @@ class Sending:
         try:
             words = {part.durability for part in future.result(FLUSH_TIMEOUT_S)}
         except BatchTooLarge as wrong:  # more than the topic takes
-            raise BatchTooLarge(
-                f"{wrong}. Use --codec, or let it take more: ringlog topic alter {self._topic} "
-                "--config max.message.bytes=BYTES"
-            ) from None
+            advice = f"ringlog topic alter {self._topic} --config max.message.bytes=BYTES"
+            raise BatchTooLarge(wrong.what, f"Use --codec, or let it take more: {advice}") from None
         self.acknowledged += count
         self.durability = least_durable({self.durability, *words})
 

@@ -87,6 +87,14 @@ class BatchTooLarge(RinglogError):
 
     code = "BATCH_TOO_LARGE"
 
+    def __init__(self, what: str, advice: str = "", *, compression_helps: bool = False) -> None:
+        """`advice` names settings of the library: who calls it by another name says it in words of his own."""
+        super().__init__(f"{what}. {advice}" if advice else what)
+        self.what = what
+        self.advice = advice
+        self.compression_helps = compression_helps
+        """It may be small enough when it is compressed."""
+
 
 class InvalidRecord(RinglogError):
     """A record cannot be kept by its topic: a compacted one knows records by their keys. Give it a key."""

@@ -118,6 +118,10 @@ CLIENT_BYTES_IN_FLIGHT_MAX = 64 * MIB
 """Bytes of requests of one client that are not answered yet."""
 CLIENT_REPLY_BYTES_MAX = 48 * MIB
 """Bytes sent to a client that it has not said to have received; past it its fetches are held back."""
+NEAR_MEMORY_BYTES_MAX = 256 * MIB
+"""Memory that a client on the same host may share with a network process."""
+NEAR_MEMORIES_MAX = 256
+"""Of all clients of a network process; others send their batches through their sockets."""
 NODE_BYTES_IN_FLIGHT_MAX = 512 * MIB
 """Bytes of requests of all clients of a network process that are not answered yet."""
 CONNECTIONS_MAX = 8192

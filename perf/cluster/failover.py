@@ -95,7 +95,8 @@ def measure_failovers(cluster: BenchCluster, kills: int) -> list[Failover]:
 
 
 def _kill(cluster: BenchCluster, admin: Admin, topic: str, writers: list[Writer], number: int) -> Failover:
-    wait_for("all replicas in sync", lambda: in_sync(admin, topic))
+    # Else leaders would go back to a node that was started again in the middle of the next measurement.
+    wait_for("all replicas in sync, and led as they shall be", lambda: in_sync(admin, topic, preferred=True))
     for writer in writers:
         writer.acks.clear()
     calm_from = time.monotonic()

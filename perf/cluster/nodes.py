@@ -155,13 +155,18 @@ def topic_on(bootstrap: str, partitions: int, factor: int) -> Iterator[str]:
         admin.delete_topic(name)
 
 
-def in_sync(admin: Admin, topic: str) -> bool:
-    """Whether every partition is led, and all its replicas are in sync."""
+def in_sync(admin: Admin, topic: str, *, preferred: bool = False) -> bool:
+    """Whether every partition is led, `preferred`: by who shall lead it, and all its replicas are in sync."""
     try:
         found = admin.describe_topic(topic)
     except RinglogError:
         return False  # a node that has not heard of it yet
-    return all(one.leader != -1 and len(one.isr) == len(one.replicas) for one in found.partitions)
+    return all(
+        one.leader != -1
+        and len(one.isr) == len(one.replicas)
+        and (not preferred or one.leader == one.replicas[0])
+        for one in found.partitions
+    )
 
 
 def free_ports() -> int:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from perf.micro.raw_disk import make_reserved, random_block
+from perf.micro.raw_disk import make_reserved, random_block, write_everywhere
 from perf.node.raw_zmq import send_frames
 from perf.node.scale import NodeScale
 from ringlog.client.admin import Admin
@@ -49,6 +49,23 @@ class NodeBench(NamedTuple):
         else:
             endpoint = f"tcp://127.0.0.1:{21000 + os.getpid() % 10000 + next(_numbers) % 100}"
         return send_frames(endpoint, frame_bytes, self.scale.raw_bytes)
+
+    def raw_durable_gb_per_s(self, files: int, write_bytes: int) -> float:
+        """GB/s of durable direct writes into reserved space, one in flight to each of so many files."""
+        disk = open_disk()
+        paths = [os.path.join(self.directory, f"raw-{next(_numbers)}") for _ in range(files)]
+        cycles = max(2, self.scale.raw_bytes // (files * write_bytes))
+        try:
+            made = [make_reserved(disk, path, cycles * write_bytes) for path in paths]
+            block = random_block(write_bytes)
+            began = time.perf_counter()
+            for cycle in range(cycles):
+                write_everywhere(disk, made, block, cycle * write_bytes)
+            return files * cycles * write_bytes / (time.perf_counter() - began) / 1e9
+        finally:
+            disk.shutdown()
+            for path in paths:
+                os.unlink(path)
 
     def raw_durable_ms(self, count: int = 200) -> float:
         """Milliseconds of one durable direct write of a block into reserved space: the median."""

@@ -33,6 +33,7 @@ class TopicQueues:
         self.metadata = metadata
         self._in_flight_max = in_flight_max
         self.queues: list[PartitionQueue] = []
+        """By partition. Only ever grows; replaced when there are fewer."""
         self.update(metadata)
         self.sticky = random.choice(self.queues)
         self._closed_before = 0
@@ -50,6 +51,22 @@ class TopicQueues:
             elif self.queues[known.index].move(known):
                 moved.append(self.queues[known.index])
         return moved
+
+    def add(self, metadata: TopicMetadata) -> None:
+        """Take partitions that were added. Where the others are by now is taken by `update`, on the I/O thread."""
+        if metadata.topic_id == self.metadata.topic_id:
+            for known in sorted(metadata.partitions, key=lambda one: one.index)[len(self.queues) :]:
+                self.queues.append(PartitionQueue(metadata.name, known, self._in_flight_max))
+
+    def drop_surplus(self) -> list[PartitionQueue]:
+        """The queues of partitions that the topic has no more, since it was made anew with fewer."""
+        count = len(self.metadata.partitions)
+        surplus = self.queues[count:]
+        if surplus:
+            self.queues = self.queues[:count]  # another list: who chooses a partition counts and looks in one
+            if self.sticky.index >= count:
+                self.next_sticky()
+        return surplus
 
     def queue(self, partition: int) -> PartitionQueue:
         """The queue of a partition that the caller named."""
@@ -181,13 +198,21 @@ class Accumulator:
             self.touched.append(queue)
 
     def put(
-        self, queue: PartitionQueue, data: bytearray, state: BatchState, acks: Acks, now_s: float
+        self,
+        queue: PartitionQueue,
+        data: bytearray | memoryview,
+        state: BatchState,
+        acks: Acks,
+        now_s: float,
+        near_at: int = -1,
     ) -> None:
         """Add a batch that was made whole, behind those before it. The caller has asked `has_room`."""
         with self.lock:
             self.close(queue)
             held = len(data)
-            queue.ready.append(Batch(state, acks, now_s + self._delivery_timeout_s, held, None, data))
+            queue.ready.append(
+                Batch(state, acks, now_s + self._delivery_timeout_s, held, None, data, near_at)
+            )
             self.unfinished[state] = None
             self.bytes_held += held
             self.touched.append(queue)

@@ -15,6 +15,7 @@ from ringlog.client.deleting import delete_records
 from ringlog.client.group_admin import GroupAdmin, GroupInfo, PlannedReset
 from ringlog.client.move_progress import MoveProgress, progress
 from ringlog.client.moving import Move
+from ringlog.client.offsets import checked_offset
 from ringlog.client.rounds import ask_partitions
 from ringlog.client.settings import AdminSettings, settings_of
 from ringlog.client.splitting import SplitPoints, split_points
@@ -172,7 +173,10 @@ class Admin:
         """Delete the records of partitions below an offset; -1: all that can be read. Returns where each log begins
         now. `admin.delete_records("readings", {0: 1_000, 1: -1})`"""
         timeout_s = self._connection.settings.request_timeout_ms / 1000 if timeout is None else timeout
-        starts = {TopicPartition(topic, partition): offset for partition, offset in offsets.items()}
+        starts = {
+            TopicPartition(topic, partition): offset if offset == -1 else checked_offset(offset)
+            for partition, offset in offsets.items()
+        }
         begun = delete_records(self._connection, starts, timeout_s)
         return {tp.partition: start for tp, start in begun.items()}
 

@@ -139,10 +139,9 @@ class Assignment:
         self.back_off(assigned, now_s)
 
     def unsettled(self, tps: Iterable[TopicPartition]) -> bool:
-        """Some of these wait for their position. Raises what keeps them from getting one."""
+        """Some of these wait for their position; those that were given up do not. Raises what keeps one from it."""
         unsettled = False
-        for tp in tps:
-            assigned = self.assigned[tp]
+        for assigned in [self.assigned[tp] for tp in tps if tp in self.assigned]:
             if assigned.position == UNKNOWN and assigned.reset is not None:
                 if assigned.failure is not None:
                     raise assigned.failure

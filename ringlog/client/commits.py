@@ -12,6 +12,8 @@ from ringlog.client.futures import call_safely
 from ringlog.client.group_driver import GroupDriver
 from ringlog.client.membership import grouped
 from ringlog.client.metadata import LOOK_AGAIN
+from ringlog.client.offsets import checked_offset
+from ringlog.client.settings import check_text
 from ringlog.errors import InvalidRequest, MemberFenced, RinglogError
 from ringlog.limits import OFFSET_METADATA_CHARS_MAX
 from ringlog.model import TopicPartition
@@ -153,12 +155,11 @@ def check_offsets(offsets: Mapping[TopicPartition, object]) -> dict[TopicPartiti
     """What a user wants to commit: an offset for each partition, or an OffsetAndMetadata."""
     checked: dict[TopicPartition, OffsetAndMetadata] = {}
     for tp, given in offsets.items():
-        offset, metadata = given if isinstance(given, tuple) else (given, "")
-        if isinstance(offset, bool) or not isinstance(offset, int) or offset < 0:
-            raise InvalidRequest(f"{tp}: an offset is a number from 0 on, and not {offset!r}")
+        offset, metadata = given if isinstance(given, tuple) and len(given) == 2 else (given, "")
         if not isinstance(metadata, str) or len(metadata) > OFFSET_METADATA_CHARS_MAX:
             raise InvalidRequest(f"{tp}: metadata is a str of at most {OFFSET_METADATA_CHARS_MAX} characters")
-        checked[tp] = OffsetAndMetadata(offset, metadata)
+        check_text(metadata=metadata)
+        checked[tp] = OffsetAndMetadata(checked_offset(offset), metadata)
     return checked
 
 

@@ -15,6 +15,7 @@ import msgspec
 from ringlog.client.cluster_view import ClusterView
 from ringlog.client.loop import Ended, Loop, Tick
 from ringlog.client.metadata import LOOK_AGAIN, TopicCache, topic_error
+from ringlog.client.near_memory import NearMemory
 from ringlog.client.settings import ClientSettings, check_types, endpoints_of
 from ringlog.errors import (
     ClientClosed,
@@ -66,6 +67,7 @@ class Connection:
         self._at_end: list[Callable[[], Ended | None]] = []
         self._fork_handlers: list[Callable[[], Callable[[], None] | None]] = []
         self._closed = False
+        self._near: NearMemory | None = None
         self._begin()
         _live.add(self)
 
@@ -105,7 +107,10 @@ class Connection:
         deadline_s = time.monotonic() + patience_s
         backoff_s = self.settings.retry_backoff_ms / 1000
         check_types(type(body), msgspec.structs.asdict(body))
-        data = encode_body(body)
+        try:
+            data = encode_body(body)
+        except (OverflowError, UnicodeEncodeError) as wrong:
+            raise InvalidRequest(f"what is asked for cannot be sent to a node: {wrong}") from None
         while True:
             left_s = deadline_s - time.monotonic()
             try:
@@ -259,6 +264,11 @@ class Connection:
         body = encode_body(MetadataRequest(wanted))
         self.send(Request(Api.METADATA, body, on_reply, on_error, timeout_s=timeout_s))
 
+    def share(self, near: NearMemory | None) -> None:
+        """Let nodes on this host read batches out of this memory. To be said before the first request, and again in
+        the child of a fork."""
+        self._near = near
+
     # -- the I/O thread --------------------------------------------------------------------------------------
 
     def on_tick(self, tick: Tick) -> None:
@@ -316,7 +326,7 @@ class Connection:
             if self._loop is None:
                 name = f"ringlog-client-{self.settings.client_id or hex(id(self))[2:]}"
                 here = weakref.ref(self)
-                loop = Loop(self._view, name, lambda: _look_around(here))
+                loop = Loop(self._view, name, lambda: _look_around(here), self._near)
                 for tick in self._ticks:
                     loop.add_tick(tick)
                 loop.add_end(lambda why: _tell_end(here, why))

@@ -15,12 +15,12 @@ from ringlog.client.consumer_settings import ConsumerSettings
 from ringlog.client.fetch_driver import FetchDriver
 from ringlog.client.fetcher import Fetcher
 from ringlog.client.group_reader import GroupReader, Listener
-from ringlog.client.offsets import OffsetAndTimestamp
+from ringlog.client.offsets import OffsetAndTimestamp, checked_offset
 from ringlog.client.one_thread import OneThread, alone
 from ringlog.client.polling import FetchedBatches, Poller
 from ringlog.client.records import ConsumerRecord
 from ringlog.client.rounds import places
-from ringlog.client.settings import settings_of
+from ringlog.client.settings import check_text, settings_of
 from ringlog.errors import InvalidRequest, OffsetOutOfRange
 from ringlog.limits import GROUP_ID_CHARS_MAX
 from ringlog.model import TopicPartition
@@ -39,8 +39,8 @@ _ITERATED_MS = 1000
 
 
 class Consumer:
-    """Reads partitions in order, for one thread at a time: a call that meets another thread's is refused
-    (InvalidRequest), but for `close`, which ends it. It fetches ahead while records are being worked on.
+    """Reads partitions in order, for one thread at a time: a call that takes records or moves the position is refused
+    (InvalidRequest) while another thread is in one; `close` ends it. It fetches ahead while records are worked on.
 
         with Consumer(bootstrap="127.0.0.1:9400", auto_offset_reset="earliest") as consumer:
             consumer.assign([("orders", 0), ("orders", 1)])
@@ -90,7 +90,7 @@ class Consumer:
         for item in partitions:
             match item:
                 case (topic, partition, offset):
-                    wanted[_partition((topic, partition))] = _offset(offset)
+                    wanted[_partition((topic, partition))] = checked_offset(offset)
                 case _:
                     wanted[_partition(item)] = None
         self._driver.check_open()
@@ -143,6 +143,10 @@ class Consumer:
         names = [topics] if isinstance(topics, str) else list(topics)
         if not names and pattern is None:
             raise InvalidRequest("subscribe to topics or to a pattern; unsubscribe() ends it")
+        for name in (*names, *([] if pattern is None else [pattern])):
+            if not isinstance(name, str):
+                raise InvalidRequest(f"topics and patterns are str, and not {name!r}")
+            check_text(topic=name)
         for listener in (on_assigned, on_revoked, on_lost):
             if listener is not None and not callable(listener):
                 raise InvalidRequest(
@@ -264,7 +268,7 @@ class Consumer:
     @alone
     def seek(self, partition: Partition, offset: int) -> None:
         """Read on from an offset. One that the log does not have is dealt with as `auto_offset_reset` says."""
-        tp, target = self._assigned(partition), _offset(offset)
+        tp, target = self._assigned(partition), checked_offset(offset)
         self._put_back()
         self._driver.change(lambda fetcher: fetcher.seek(tp, target))
 
@@ -288,10 +292,10 @@ class Consumer:
         self, timestamps: Mapping[Partition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """For each partition the first record at or after a time in milliseconds; None when none is that young."""
-        queries = {_partition(partition): time_ms for partition, time_ms in timestamps.items()}
-        for tp, time_ms in queries.items():
-            if time_ms < 0:
-                raise InvalidRequest(f"{tp}: a time is milliseconds since 1970, and not {time_ms}")
+        queries = {
+            _partition(partition): offsets.checked_time_ms(time_ms)
+            for partition, time_ms in timestamps.items()
+        }
         return offsets.list_offsets(self._connection, queries, self._api_timeout_s())
 
     def lag(self, partition: Partition) -> int:
@@ -324,7 +328,8 @@ class Consumer:
     # -- the end -----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End the consumer and its thread: commit what was polled, leave the group. Twice is fine.
+        """End the consumer and its thread: commit what was polled, leave the group. Twice is fine. Where another thread
+        may still work on what it polled, set enable_auto_commit=False and commit what is done.
 
         Not for a signal handler, which may interrupt this very client: set a flag there, and close where you poll.
         """
@@ -394,6 +399,7 @@ class Consumer:
     def _join(self, group_id: str) -> None:
         if not isinstance(group_id, str) or not 0 < len(group_id) <= GROUP_ID_CHARS_MAX:
             raise InvalidRequest(f"a group_id is a str of 1 to {GROUP_ID_CHARS_MAX} characters")
+        check_text(group_id=group_id)
         if self._group is not None:
             raise InvalidRequest(f"this consumer belongs to group {self._group.group_id!r}. Make another one")
         self._group = GroupReader(
@@ -427,10 +433,12 @@ class Consumer:
             self._unread = [r for r in self._unread if TopicPartition(r.topic, r.partition) in mine]
 
     def _user_positions(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Up to where records were handed out; a poll of another thread may have taken more, which nobody has yet."""
         unread = self._first_unread()
         some = list(tps)
         at = self._driver.look(lambda fetcher: {tp: fetcher[tp].position for tp in some if tp in fetcher})
-        return at | {tp: unread[tp] for tp in some if tp in unread}
+        in_hand = self._poller.in_hand  # looked at last: it is told before a position moves
+        return at | {tp: known[tp] for known in (in_hand, unread) for tp in some if tp in known}
 
     def _committed_starts(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
         known = self.assignment()
@@ -453,9 +461,3 @@ def _offsets(
     given: Mapping[Partition, int | OffsetAndMetadata] | None,
 ) -> dict[TopicPartition, OffsetAndMetadata] | None:
     return None if given is None else check_offsets({_partition(tp): at for tp, at in given.items()})
-
-
-def _offset(given: Any) -> int:
-    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
-        raise InvalidRequest(f"an offset is a number from 0 on, and not {given!r}")
-    return given

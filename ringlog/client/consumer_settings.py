@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ringlog import limits
-from ringlog.client.settings import ClientSettings
+from ringlog.client.settings import ClientSettings, check_text
 from ringlog.errors import InvalidRequest
 from ringlog.net.messages import EARLIEST, LATEST
 
@@ -54,6 +54,7 @@ class ConsumerSettings(ClientSettings, frozen=True, kw_only=True):
             )
         if self.group_instance_id is not None and not self.group_instance_id:
             raise InvalidRequest("group_instance_id must not be empty: leave it out")
+        check_text(group_instance_id=self.group_instance_id or "", client_rack=self.client_rack)
         for name, low, high in _RANGES:
             if not low <= getattr(self, name) <= high:
                 raise InvalidRequest(

@@ -59,7 +59,8 @@ class BatchState:
         self.timestamps: Sequence[int] | int = 0
         """One for each record, or one for all."""
         self.durability = NO_DURABILITY
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        """Reentrant: a signal handler or a finalizer may flush or close while its thread is in here."""
         self._event: threading.Event | None = None
         self._callbacks: list[tuple[Callable[[Any], object], Any]] | None = None
 
@@ -95,14 +96,17 @@ class BatchState:
             if self._event is None:
                 self._event = threading.Event()
             event = self._event
-        return event.wait(timeout_s)
+        return self.done or event.wait(timeout_s)
 
     def then(self, callback: Callable[[Any], object], future: Any) -> None:
         """Call back with the future when the batch is done, at once if it is."""
+        pair, first = (callback, future), [(callback, future)]
         with self._lock:
             if not self.done:
-                self._callbacks = self._callbacks or []
-                self._callbacks.append((callback, future))
+                if self._callbacks is None:
+                    self._callbacks = first
+                else:
+                    self._callbacks.append(pair)
                 return
         call_safely(callback, future)
 

@@ -11,6 +11,7 @@ from ringlog.client.commits import OffsetAndMetadata
 from ringlog.client.connection import Connection
 from ringlog.client.metadata import LOOK_AGAIN
 from ringlog.client.rounds import not_when_stale
+from ringlog.client.settings import check_text
 from ringlog.errors import CoordinatorLoading, RinglogError, UnknownGroup, UnknownTopic
 from ringlog.limits import OFFSETS_PARTITIONS
 from ringlog.model import TopicPartition
@@ -313,6 +314,7 @@ class GroupAdmin:
         return self._home_partition(group_id, timeout_s).partition
 
     def _home_partition(self, group_id: str, timeout_s: float) -> PartitionMetadata:
+        check_text(group_id=group_id)
         try:
             topic = self._connection.topic(OFFSETS_TOPIC, timeout_s=timeout_s)
         except UnknownTopic:

@@ -6,7 +6,9 @@ All of it happens on the thread that polls, so that a record is never taken away
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Collection, Iterable
+from typing import TypeVar
 
 from ringlog.client.assigned import UNKNOWN, Place
 from ringlog.client.commits import CommitCallback, Commits, OffsetAndMetadata, Offsets
@@ -22,6 +24,7 @@ from ringlog.model import TopicPartition
 _PATIENCE_S = 5.0
 """How long one step of a change may take. A node that does not answer for longer is asked again at the next poll."""
 
+T = TypeVar("T")
 Listener = Callable[[list[TopicPartition]], object]
 
 
@@ -36,12 +39,13 @@ class GroupReader:
         group_id: str,
         positions: Callable[[Iterable[TopicPartition]], dict[TopicPartition, int]],
     ) -> None:
-        """`positions`: up to where the user has got records."""
+        """`positions`, a method of the consumer: up to where the user has got records. Held weakly: a consumer that
+        nobody holds goes at once, and not when a collector comes by."""
         self.group_id = group_id
         self._connection = connection
         self._fetches = fetches
         self._settings = settings
-        self._positions = positions
+        self._positions = weakref.WeakMethod(positions)
         self._driver = GroupDriver(connection, settings, group_id, self._interrupt)
         self.commits = Commits(connection, self._driver)
         self._on_assigned: Listener | None = None
@@ -76,12 +80,15 @@ class GroupReader:
     def leave(self, *, commit: bool) -> None:
         """Give everything up and leave the group. With `commit`, what was polled is committed first."""
         held = self._driver.look(lambda member: set(member.held))
-        if held and commit:
-            self._auto_commit(held)
-        if held and self._on_revoked is not None:
-            self._on_revoked(sorted(held))
-        self._drop(held)
-        self._driver.stop()
+        try:
+            if held and commit:
+                self._auto_commit(held)
+            if held and self._on_revoked is not None:
+                self._on_revoked(sorted(held))
+        finally:
+            # Whatever the callback does: else others would wait for a session until they may read these.
+            self._drop(held)
+            self._driver.stop()
 
     # -- between two polls -----------------------------------------------------------------------------------------
 
@@ -122,18 +129,26 @@ class GroupReader:
             self._driver.change(lambda member: member.gave_up(revoked))
         assigned = self._driver.look(lambda member: member.to_take)
         if assigned:
-            try:
-                self._take(assigned)
-            except UnknownTopic:
-                return  # deleted a moment ago: the group will say so, too
-            except RinglogError as error:
-                if not error.retriable:
-                    raise
-                # The next poll tries again: what was not taken is still to be taken.
+            taken = self._tried(lambda: self._take(assigned)) or []
+            if taken and self._on_assigned is not None:
+                self._on_assigned(taken)  # what it raises is the user's, whatever its type
+            if taken and self._settings.reset is not None:
+                self._tried(lambda: self._fetches.settle(taken, self._step_s()))
 
-    def _take(self, tps: dict[TopicPartition, int]) -> None:
-        """Begin with partitions where the group stopped."""
-        timeout_s = min(self._timeout_s(), _PATIENCE_S)
+    def _tried(self, step: Callable[[], T]) -> T | None:
+        """What a step of a change finds; None when it fails and a later poll, or the group, puts that right."""
+        try:
+            return step()
+        except UnknownTopic:
+            return None  # deleted a moment ago: the group will say so, too
+        except RinglogError as error:
+            if not error.retriable:
+                raise
+            return None  # the next poll tries again: what was not taken is still to be taken
+
+    def _take(self, tps: dict[TopicPartition, int]) -> list[TopicPartition]:
+        """Begin with partitions where the group stopped; those that are still this member's."""
+        timeout_s = self._step_s()
         found = places(self._connection, sorted(tps), timeout_s)
         known = self.commits.committed(sorted(tps), timeout_s)
         wanted: dict[TopicPartition, tuple[Place, int | None]] = {}
@@ -144,10 +159,7 @@ class GroupReader:
         wanted = {tp: place for tp, place in wanted.items() if tp in taken}
         self._fetches.change(lambda fetcher: fetcher.assign(_with(fetcher, wanted)))
         self._committed.update({tp: offset for tp, (_, offset) in wanted.items() if offset is not None})
-        if self._on_assigned is not None and wanted:
-            self._on_assigned(sorted(wanted))
-        if self._settings.reset is not None:
-            self._fetches.settle(wanted, timeout_s)
+        return sorted(wanted)
 
     def _drop(self, tps: Collection[TopicPartition]) -> None:
         if tps:
@@ -175,10 +187,11 @@ class GroupReader:
             self._auto_commit(self._fetches.look(Fetcher.assignment))
 
     def _polled(self, tps: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
+        positions = self._positions()
+        if positions is None:
+            return {}
         some = self._fetches.look(Fetcher.assignment) if tps is None else tps
-        return {
-            tp: OffsetAndMetadata(offset) for tp, offset in self._positions(some).items() if offset != UNKNOWN
-        }
+        return {tp: OffsetAndMetadata(offset) for tp, offset in positions(some).items() if offset != UNKNOWN}
 
     def _news(self, tps: Iterable[TopicPartition] | None = None) -> dict[TopicPartition, OffsetAndMetadata]:
         return {tp: at for tp, at in self._polled(tps).items() if self._committed.get(tp) != at.offset}
@@ -188,7 +201,7 @@ class GroupReader:
         what happens with every member that dies: no reason to keep them."""
         chosen = self._news(tps)
         try:
-            self.commits.commit(chosen, min(self._timeout_s(), _PATIENCE_S))
+            self.commits.commit(chosen, self._step_s())
         except RinglogError:
             return
         self._note(chosen)
@@ -215,6 +228,9 @@ class GroupReader:
 
     def _timeout_s(self) -> float:
         return self._settings.default_api_timeout_ms / 1000
+
+    def _step_s(self) -> float:
+        return min(self._timeout_s(), _PATIENCE_S)
 
 
 def _with(

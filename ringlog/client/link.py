@@ -20,6 +20,7 @@ from contextlib import suppress
 from enum import Enum
 
 from ringlog.client.cluster_view import ClusterView
+from ringlog.client.near_memory import BATCH_BYTES_MIN, NearMemory
 from ringlog.errors import (
     CorruptFrame,
     NodeUnavailable,
@@ -31,9 +32,16 @@ from ringlog.errors import (
 )
 from ringlog.limits import REPLY_BODY_BYTES_MAX
 from ringlog.net.dealer import Change, Sockets
-from ringlog.net.framing import Api, Flag, Header
+from ringlog.net.framing import HEADER_BYTES, Api, Flag, Header
 from ringlog.net.host import host_id
-from ringlog.net.messages import ErrorReply, MetadataReply, MetadataRequest, decode_body, encode_body
+from ringlog.net.messages import (
+    ErrorReply,
+    MetadataReply,
+    MetadataRequest,
+    ShareMemoryRequest,
+    decode_body,
+    encode_body,
+)
 from ringlog.net.session import ANY_NODE, Request, Session
 from ringlog.net.wire_errors import raised
 
@@ -59,9 +67,17 @@ class Link:
     """One connection. Everything happens on the thread that made it."""
 
     def __init__(
-        self, sockets: Sockets, view: ClusterView, endpoints: list[str], now_s: float, node: int = ANY_NODE
+        self,
+        sockets: Sockets,
+        view: ClusterView,
+        endpoints: list[str],
+        now_s: float,
+        node: int = ANY_NODE,
+        near: NearMemory | None = None,
     ) -> None:
-        """`node`: the one that must answer; ANY_NODE for a link that seeks one."""
+        """`node`: the one that must answer; ANY_NODE for a link that seeks one. `near`: what a node on this host may
+        read."""
+        self._near = near
         self.node = node
         """The node at the other end, once it is known; ANY_NODE also for one without a cluster."""
         self.seeks = node == ANY_NODE
@@ -115,6 +131,8 @@ class Link:
         outbox, session = self.outbox, self._session
         while outbox and session.has_room(outbox[0]):
             request = outbox[0]
+            if session.shares_memory:
+                self._bring_near(request)
             frame = session.start(request, now_s)
             if not self._dealer.send(frame):
                 break
@@ -291,6 +309,29 @@ class Link:
         self._ever_up = True
         self.node = reply.node_id if reply.brokers else ANY_NODE
         self._enter(LinkState.READY, now_s)
+        if self._near is not None and self.endpoint.startswith("ipc://"):
+            self._share_memory(self._near, now_s)
+
+    def _share_memory(self, near: NearMemory, now_s: float) -> None:
+        """Ask the node to read batches where they lie. One that cannot says so, and is sent them."""
+        body = encode_body(ShareMemoryRequest(near.descriptor, near.nbytes))
+        ask = Request(Api.SHARE_MEMORY, body, self._shared, timeout_s=_GREETING_S)
+        ask.deadline_s = now_s + _GREETING_S
+        if self._dealer.send(self._session.start(ask, now_s)):
+            self._session.sent(ask)
+
+    def _shared(self, header: Header, body: memoryview) -> None:
+        self._session.shares_memory = True
+
+    def _bring_near(self, request: Request) -> None:
+        """Copy a large batch that was made elsewhere to where the node reads it: that costs less than to send it."""
+        nbytes = len(request.body)
+        if not request.headroom or request.near_at >= 0 or nbytes < BATCH_BYTES_MIN or self._near is None:
+            return
+        place = self._near.take()
+        if place is not None and nbytes <= len(place.memory):
+            place.memory[:nbytes] = request.body
+            request.body, request.near_at = place.memory[:nbytes], place.position + HEADER_BYTES
 
     def _why_not(self, reply: MetadataReply) -> str:
         """Why the node that answers is not the one that is meant."""

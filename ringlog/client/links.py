@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ringlog.client.cluster_view import NO_LEADER, ClusterView
 from ringlog.client.link import Link, LinkState
+from ringlog.client.near_memory import NearMemory
 from ringlog.errors import NodeUnavailable, NotLeader, RinglogError, StaleMetadata
 from ringlog.net.dealer import Sockets
 from ringlog.net.session import ANY_NODE, Request
@@ -31,9 +32,16 @@ class Links:
     """All connections. Made and used on the I/O thread."""
 
     def __init__(
-        self, sockets: Sockets, view: ClusterView, now_s: float, on_silent: Callable[[], None]
+        self,
+        sockets: Sockets,
+        view: ClusterView,
+        now_s: float,
+        on_silent: Callable[[], None],
+        near: NearMemory | None = None,
     ) -> None:
-        """`on_silent`: a node does not answer; look who leads its partitions."""
+        """`on_silent`: a node does not answer; look who leads its partitions. `near`: what a node on this host may
+        read."""
+        self._near = near
         self._on_silent = on_silent
         self._patience_s = _PATIENCE_S
         self._ask_at_s = 0.0
@@ -46,7 +54,7 @@ class Links:
         self._by_node: dict[int, Link] = {}
         self._refused: list[tuple[Request, RinglogError]] = []
         """Requests that no node can take, to be told so at the next step: their owners act on it in the same pass."""
-        self.home = Link(sockets, view, view.seeds(), now_s)
+        self.home = Link(sockets, view, view.seeds(), now_s, near=near)
         self._all = [self.home]
 
     def take(self, request: Request, now_s: float) -> None:
@@ -136,7 +144,7 @@ class Links:
         endpoints = self._view.endpoints_of(node)
         if not endpoints:
             return None
-        link = self._by_node[node] = Link(self._sockets, self._view, endpoints, now_s, node)
+        link = self._by_node[node] = Link(self._sockets, self._view, endpoints, now_s, node, self._near)
         self._all.append(link)
         return link
 
@@ -198,7 +206,7 @@ class Links:
         )
 
     def _seeker(self, but: int, now_s: float) -> Link:
-        link = Link(self._sockets, self._view, self._view.seeds(but), now_s)
+        link = Link(self._sockets, self._view, self._view.seeds(but), now_s, near=self._near)
         self._all.append(link)
         return link
 

@@ -17,6 +17,7 @@ import numpy as np
 from ringlog.client.cluster_view import ClusterView
 from ringlog.client.futures import call_safely
 from ringlog.client.links import Links
+from ringlog.client.near_memory import NearMemory
 from ringlog.errors import ClientClosed, InvariantBroken, RinglogError
 from ringlog.limits import MIB
 from ringlog.net.dealer import Sockets
@@ -32,9 +33,13 @@ _LARGE_BLOCK_BYTES = 31 * MIB
 class Loop:
     """One thread with all connections of a client. `start` it once; a loop that was stopped is not started again."""
 
-    def __init__(self, view: ClusterView, name: str, on_silent: Callable[[], None]) -> None:
-        """`on_silent` is called on the thread when a node of a cluster does not answer."""
+    def __init__(
+        self, view: ClusterView, name: str, on_silent: Callable[[], None], near: NearMemory | None = None
+    ) -> None:
+        """`on_silent` is called on the thread when a node of a cluster does not answer. `near`: what a node on this
+        host may read."""
         self._view = view
+        self._near = near
         self._on_silent = on_silent
         self._inbox: deque[Request] = deque()
         """What was handed over and has no connection yet."""
@@ -106,7 +111,8 @@ class Loop:
 
     def on_thread(self) -> bool:
         """Whether the caller is the I/O thread."""
-        return threading.get_ident() == self._thread.ident
+        # The number of a thread that has ended is given to another one.
+        return threading.get_ident() == self._thread.ident and self._thread.is_alive()
 
     def stop(self) -> None:
         """End the thread and wait for it. What is not answered fails with ClientClosed."""
@@ -125,7 +131,7 @@ class Loop:
         end: RinglogError = ClientClosed("the client was closed")
         try:
             self._sockets = Sockets(self._wake_fd)
-            self._links = Links(self._sockets, self._view, time.monotonic(), self._on_silent)
+            self._links = Links(self._sockets, self._view, time.monotonic(), self._on_silent, self._near)
             while not self._stopping:
                 self._pass()
         except BaseException as bug:

@@ -17,6 +17,8 @@ _LIST_ROWS = 16 * 1024
 _KEYED_LIST_ROWS = 1024 * 1024
 """More, so that each partition's share fills batches."""
 
+_KINDS = "must be a list, an Arrow array or a NumPy array of byte strings"
+
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
@@ -39,6 +41,8 @@ class Rows(NamedTuple):
 
 def chunks_of(values: Any, keys: Any, headers: Any, timestamps: Any, now_ms: int) -> Iterator[Chunk]:
     """Columns whose pieces are contiguous in memory: one chunk, or those of Arrow's ChunkedArrays."""
+    if values is None:
+        raise InvalidRequest(f"values {_KINDS}")
     times = _times(timestamps, now_ms)
     if _is_list(values) and headers is None and (keys is None or _is_list(keys)):
         yield from _list_chunks(values, keys, times)
@@ -123,7 +127,7 @@ def _chunked(column: Any, what: str) -> list[Any] | None:
     if isinstance(column, np.ndarray):
         return [_numpy(column, what)]
     if isinstance(column, str | bytes | bytearray | memoryview) or not hasattr(column, "__len__"):
-        raise InvalidRequest(f"{what} must be a list, an Arrow array or a NumPy array of byte strings")
+        raise InvalidRequest(f"{what} {_KINDS}")
     return [Column.gather(column, what)]
 
 
@@ -148,8 +152,17 @@ def _numpy(array: npt.NDArray[Any], what: str) -> Column:
 def _times(timestamps: Any, now_ms: int) -> Any:
     if timestamps is None:
         return now_ms
+    if isinstance(timestamps, int | np.integer):
+        return int(timestamps)
+    if isinstance(timestamps, str | bytes) or not hasattr(timestamps, "__len__"):
+        raise InvalidRequest(
+            "timestamps must be milliseconds: one int, or a list, NumPy or Arrow array of them"
+        )
     if isinstance(timestamps, list | tuple):
-        return np.array(timestamps, dtype=np.int64)
+        try:
+            return np.array(timestamps, dtype=np.int64)
+        except (OverflowError, TypeError, ValueError) as wrong:
+            raise InvalidRequest(f"timestamps must be milliseconds of 63 bits: {wrong}") from None
     if isinstance(timestamps, np.ndarray) and timestamps.dtype.kind == "M":
         return timestamps.astype("datetime64[ms]").astype(np.int64)
     if isinstance(timestamps, np.ndarray):

@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ringlog.client.connection import Connection
 from ringlog.client.rounds import ask_partitions
+from ringlog.errors import InvalidRequest
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
 from ringlog.net.messages import ListOffsetsReply, ListOffsetsRequest, OffsetQuery
+
+NUMBER_MAX = 2**63 - 1
+"""Offsets and times have 63 bits in the log and on the wire."""
+
+
+def checked_offset(given: Any) -> int:
+    """An offset that a user named; InvalidRequest when no log could have it.
+
+    >>> checked_offset(-1)
+    Traceback (most recent call last):
+    ringlog.errors.InvalidRequest: an offset is a number from 0 to 2**63 - 1, and not -1
+    """
+    if not _is_number(given):
+        raise InvalidRequest(f"an offset is a number from 0 to 2**63 - 1, and not {given!r}")
+    return int(given)
+
+
+def checked_time_ms(given: Any) -> int:
+    """A time that a user named; InvalidRequest when no record could have it."""
+    if not _is_number(given):
+        raise InvalidRequest(f"a time is milliseconds since 1970, of 63 bits, and not {given!r}")
+    return int(given)
+
+
+def _is_number(given: Any) -> bool:
+    return isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= NUMBER_MAX
 
 
 class OffsetAndTimestamp(NamedTuple):

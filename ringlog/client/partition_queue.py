@@ -48,8 +48,10 @@ class Batch:
     """What it takes of the producer's buffer."""
     builder: BatchBuilder[RecordFuture] | None
     """Until it first leaves; None for one that was made whole."""
-    data: bytearray = field(default_factory=bytearray)
+    data: bytearray | memoryview = field(default_factory=bytearray)
     """Behind HEADROOM bytes; empty while the builder has it."""
+    near_at: int = -1
+    """Where it lies in the producer's `NearMemory`, if it does."""
     order: int = -1
     """Its place among the batches of the queue, given when it first leaves."""
     sequence: int = -1

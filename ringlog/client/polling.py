@@ -36,12 +36,15 @@ class Poller:
     def __init__(self, driver: FetchDriver, settings: ConsumerSettings) -> None:
         self._driver = driver
         self._bytes_max = settings.fetch_max_bytes
+        self.in_hand: dict[TopicPartition, int] = {}
+        """From where on a poll that is under way has taken records: whoever commits meanwhile must not count them."""
 
     def records(self, timeout_s: float, most: int | None) -> list[ConsumerRecord]:
         """At most `most` records, of as many partitions as have some."""
         driver = self._driver
         records: list[ConsumerRecord] = []
         begun_at: dict[TopicPartition, int] = {}
+        self.in_hand = begun_at
         taken_bytes = 0
         deadline_s = time.monotonic() + timeout_s
         try:
@@ -71,6 +74,8 @@ class Poller:
             # Ctrl-C between taking and returning: what was taken comes again.
             self._take_back(begun_at)
             raise
+        finally:
+            self.in_hand = {}
 
     def arrow(self, timeout_s: float, most: int | None) -> pyarrow.RecordBatch | None:
         """At most `most` records of one chunk."""

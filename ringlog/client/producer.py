@@ -15,9 +15,11 @@ from ringlog.client.accumulator import BATCH_BYTES_MAX, Accumulator, TopicQueues
 from ringlog.client.connection import Connection
 from ringlog.client.futures import BatchState, ManyFuture, Part, RecordFuture
 from ringlog.client.many import Chunk, Rows, chunks_of, rows_by_partition
+from ringlog.client.near_memory import near_memory
 from ringlog.client.partition_queue import Batch, PartitionQueue, ProducerId
 from ringlog.client.sender import Send, Sender
 from ringlog.client.settings import ProducerSettings, acks_of, settings_of
+from ringlog.client.topic_watch import TopicWatch
 from ringlog.errors import (
     BatchTooLarge,
     BufferFull,
@@ -25,7 +27,6 @@ from ringlog.errors import (
     InvalidRequest,
     RequestTimeout,
     RinglogError,
-    UnknownTopic,
 )
 from ringlog.net.framing import Acks, Api, Header
 from ringlog.net.messages import (
@@ -41,11 +42,6 @@ from ringlog.records.partitioner import partition_for
 
 Headers = Mapping[str, bytes | str | None] | Sequence[tuple[str, bytes | str | None]]
 
-_LOOK_AT_TOPICS_S = 1.0
-_LOOK_AGAIN_S = 0.05
-"""Between two looks while records wait for a topic whose metadata proved wrong; longer when it lasts."""
-_LOOK_AGAIN_MAX_S = 0.5
-"""Reached after about nine seconds: a pause is longer than the first by a twentieth of the time that has passed."""
 _log = logging.getLogger(__name__)
 _CLOSED = "the producer was closed; make a new one"
 
@@ -78,17 +74,14 @@ class Producer:
     def _begin(self) -> None:
         """Everything that belongs to one process: a child begins with nothing on its way."""
         self._topics: dict[str, TopicQueues] = {}
+        self._near = near_memory(self._settings.batch_size + HEADROOM)
+        self._connection.share(self._near)
         self._accumulator = Accumulator(self._settings)
         self._lock = self._accumulator.lock
         self._sender = Sender(self._settings, self._accumulator, lambda: random.uniform(0.8, 1.2))
         self._asked_producer = False
         self._ask_producer_at_s = 0.0
-        self._looked_s = -_LOOK_AT_TOPICS_S
-        self._look_pause_s = _LOOK_AGAIN_S
-        self._misplaced: set[str] = set()
-        """Topics whose metadata proved wrong, and no others have come yet."""
-        self._deleted: set[str] = set()
-        """Topics that were deleted while this producer knew them. It does not undo that: others must create them."""
+        self._watch = TopicWatch(self._connection, self._accumulator, self._sender, self._topics)
         if self._finalizer is not None:
             self._finalizer.detach()
         self._finalizer = weakref.finalize(
@@ -120,13 +113,16 @@ class Producer:
         if queues is None:
             queues = self._open(topic)
         if partition is not None:
-            queue = queues.queue(partition)
+            queue = self._named(queues, partition)
         elif key is None:
             queue = queues.sticky
         else:
-            raw = key.encode() if isinstance(key, str) else key
+            known = queues.queues
             try:
-                queue = queues.queues[partition_for(raw, len(queues.queues))]
+                raw = key.encode() if isinstance(key, str) else key
+                queue = known[partition_for(raw, len(known))]
+            except UnicodeEncodeError as wrong:
+                raise InvalidRequest(f"key: {wrong}") from None
             except TypeError:
                 raise TypeError(f"key must be bytes, str or None, not {type(key).__name__}") from None
         try:
@@ -168,14 +164,15 @@ class Producer:
         if self._connection.closed:
             raise ClientClosed(_CLOSED)
         queues = self._topics.get(topic) or self._open(topic)
-        fixed = None if partition is None else queues.queue(partition)
+        fixed = None if partition is None else self._named(queues, partition)
         parts: list[Part] = []
         for chunk in chunks_of(values, keys, headers, timestamps, time.time_ns() // 1_000_000):
             if fixed is not None or chunk.keys is None:
                 self._send_rows(queues, fixed, chunk, Rows(0, chunk.count), parts)
                 continue
-            rows, bounds = rows_by_partition(chunk, len(queues.queues))
-            for queue in list(queues.queues)[: len(bounds) - 1]:
+            known = list(queues.queues)
+            rows, bounds = rows_by_partition(chunk, len(known))
+            for queue in known:
                 start, stop = bounds[queue.index], bounds[queue.index + 1]
                 self._send_rows(queues, queue, chunk, Rows(start, stop, rows), parts)
         return ManyFuture(parts)
@@ -196,9 +193,12 @@ class Producer:
             if rows.stop - rows.start <= few_rows:
                 few = self._accumulator.extend(queues, queue, chunk, rows, self._acks, time.monotonic())
                 if few is not None:
-                    self._wake()
+                    # A batch that was open before is known to the I/O thread, which sends it when its time has come.
+                    if self._accumulator.touched or self._connection.closed:
+                        self._wake()
                     parts.append(few)
                     return
+            place = self._near.take() if self._near is not None else None
             cut = cut_columns(
                 chunk.values,
                 chunk.keys,
@@ -210,11 +210,13 @@ class Producer:
                 bytes_target=settings.batch_size,
                 codec=settings.codec,
                 level=settings.compression_level,
+                into=None if place is None else place.memory,
             )
             if len(cut.data) - HEADROOM > BATCH_BYTES_MAX:
                 raise BatchTooLarge(
-                    f"a record makes a batch of {len(cut.data) - HEADROOM} bytes, and a frame takes {BATCH_BYTES_MAX}; "
-                    "set compression_type, or send it in parts"
+                    f"a record makes a batch of {len(cut.data) - HEADROOM} bytes, and a frame takes {BATCH_BYTES_MAX}",
+                    "Set compression_type, or send it in parts",
+                    compression_helps=True,
                 )
             to = queue if queue is not None else queues.next_sticky()
             state = BatchState(to.topic, to.index)
@@ -222,7 +224,8 @@ class Producer:
             first = chunk.timestamps
             state.timestamps = first if isinstance(first, int) else _base_timestamp(cut.data)
             parts.append(Part(state, 0, cut.count))
-            self._accumulator.put(to, cut.data, state, self._acks, time.monotonic())
+            near_at = -1 if place is None or isinstance(cut.data, bytearray) else place.position + HEADROOM
+            self._accumulator.put(to, cut.data, state, self._acks, time.monotonic(), near_at)
             self._wake()
             rows = rows._replace(start=cut.stop)
             few_rows = cut.count // 4
@@ -276,16 +279,30 @@ class Producer:
                 "produce more slowly, or raise it"
             )
 
+    def _named(self, queues: TopicQueues, partition: int) -> PartitionQueue:
+        """The queue of a partition that the caller named."""
+        try:
+            return queues.queue(partition)
+        except InvalidRequest:
+            if type(partition) is not int or partition < 0 or self._connection.on_io_thread():
+                raise
+        # It may have been added since we last looked.
+        self._connection.forget(queues.name)
+        known = self._connection.topic(queues.name, timeout_s=self._settings.max_block_ms / 1000)
+        with self._lock:
+            queues.add(known)
+        return queues.queue(partition)
+
     def _open(self, topic: str) -> TopicQueues:
         if self._connection.closed:
             raise ClientClosed(_CLOSED)
         if not isinstance(topic, str):
             raise TypeError(f"topic must be a str, not {type(topic).__name__}")
         metadata = self._connection.topic(
-            topic, create=topic not in self._deleted, timeout_s=self._settings.max_block_ms / 1000
+            topic, create=topic not in self._watch.deleted, timeout_s=self._settings.max_block_ms / 1000
         )
         with self._lock:
-            self._deleted.discard(topic)
+            self._watch.deleted.discard(topic)
             if topic not in self._topics:
                 most = self._settings.max_in_flight_requests_per_connection
                 self._topics[topic] = TopicQueues(metadata, most)
@@ -333,6 +350,7 @@ class Producer:
         """Flush, then end the connection. What is not acknowledged within `timeout` seconds fails. Twice is fine."""
         if self._connection.closed:
             return
+        self._connection.check_may_wait()  # before anything ends: who may not wait must not lose records either
         try:
             self.flush(timeout)
         except ClientClosed:
@@ -357,15 +375,11 @@ class Producer:
             self._send(send, now_s)
         if sender.needs_producer and not self._asked_producer and now_s >= self._ask_producer_at_s:
             self._ask_producer()
-        is_lost = bool(sender.stale or self._misplaced)
-        look_at_s = self._looked_s + (self._look_pause_s if is_lost else _LOOK_AT_TOPICS_S)
-        if now_s >= look_at_s and self._topics:
-            self._look_at_topics()
-            self._looked_s, look_at_s = now_s, now_s + self._look_pause_s
+        look_at_s = self._watch.step(now_s)
         next_s = sender.next_time_s()
         if sender.needs_producer and not self._asked_producer:
             next_s = self._ask_producer_at_s if next_s is None else min(next_s, self._ask_producer_at_s)
-        if sender.stale or self._misplaced:
+        if look_at_s is not None:
             next_s = look_at_s if next_s is None else min(next_s, look_at_s)
         return next_s
 
@@ -382,6 +396,7 @@ class Producer:
             timeout_s=min(self._settings.request_timeout_ms / 1000, left_s),
             headroom=True,
             node=queue.node,
+            near_at=batch.near_at,
         )
         self._connection.send(request)
         if batch.acks is Acks.NONE:
@@ -429,43 +444,6 @@ class Producer:
     def _io_ended(self, why: RinglogError) -> None:
         self._sender.fail_all(_queues(self._topics), why)
 
-    def _look_at_topics(self) -> None:
-        while self._sender.stale:
-            name = self._sender.stale.pop()
-            self._connection.forget(name)
-            self._misplaced.add(name)
-        for name, queues in list(self._topics.items()):
-            if self._connection.is_gone(name):
-                self._bury(name)
-                continue
-            known = self._connection.topic_now(name)
-            if known is queues.metadata:
-                continue
-            if known is not None:
-                with self._lock:
-                    self._accumulator.touched.extend(queues.update(known))
-            if name in self._misplaced and any(queue.lost for queue in queues.queues):
-                # Nobody knows the new leader yet.
-                self._connection.forget(name)
-                self._look_pause_s = min(1.05 * self._look_pause_s, _LOOK_AGAIN_MAX_S)
-            else:
-                # What came, if only that the topic is gone, is looked at again in its turn.
-                self._misplaced.discard(name)
-        if not self._misplaced:
-            self._look_pause_s = _LOOK_AGAIN_S
-
-    def _bury(self, name: str) -> None:
-        """A topic was deleted: nothing is gained by waiting until its records are late."""
-        gone = UnknownTopic(
-            f"topic '{name}' was deleted while records were on their way. Create it, and send them again: "
-            f"ringlog topic create {name}"
-        )
-        with self._lock:
-            self._deleted.add(name)
-            self._misplaced.discard(name)
-            self._sender.on_topic_gone(self._topics.pop(name).queues, gone)
-        self._connection.wake()  # the sender has had its turn in this pass
-
 
 def _let_go(
     connection: Connection, sender: Sender, topics: dict[str, TopicQueues], accumulator: Accumulator
@@ -491,5 +469,5 @@ def _queues(topics: dict[str, TopicQueues]) -> list[PartitionQueue]:
     return [queue for topic in list(topics.values()) for queue in list(topic.queues)]
 
 
-def _base_timestamp(data: bytearray) -> int:
+def _base_timestamp(data: bytearray | memoryview) -> int:
     return int.from_bytes(data[HEADROOM + 27 : HEADROOM + 35], "big", signed=True)

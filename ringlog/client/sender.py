@@ -139,7 +139,8 @@ class Sender:
             batch.data = batch.builder.finish(self._codec, self._level)
             batch.builder = None
         if batch.attempts:
-            batch.data = bytearray(batch.data)  # the socket may still be reading what was sent before
+            # The socket, or the node, may still be reading what was sent before.
+            batch.data, batch.near_at = bytearray(batch.data), -1
         if batch.attempts == 0 or not batch.in_doubt:
             producer = queue.producer if batch.sequence >= 0 else None
             number, epoch = (-1, -1) if producer is None else producer

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import math
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -14,7 +16,13 @@ from ringlog.model import Codec
 from ringlog.net.framing import Acks
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9400"
-_SCHEMES = ("tcp://", "ipc://")
+_HOST_AND_PORT = re.compile(r"([\w.-]+|\[[\w:.%]+\]):([0-9]{1,5})", re.ASCII)
+_SOCKET_PATH_BYTES_MAX = 107
+"""Of Linux: longer names fit no socket address."""
+_MILLISECONDS_MAX = 2**31 - 1
+"""24 days: every wait of the system takes so much."""
+_LEVELS = {Codec.GZIP: (0, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 22)}
+"""The levels that codecs have; the others have none."""
 
 
 def endpoints_of(bootstrap: str) -> list[str]:
@@ -31,15 +39,19 @@ def endpoints_of(bootstrap: str) -> list[str]:
 
 
 def _endpoint(address: str) -> str:
-    if address.startswith("ipc://") and len(address) > len("ipc://"):
+    scheme, _, path = address.partition("://")
+    if scheme == "ipc" and _is_socket_path(path):
         return address
-    bare = address.removeprefix("tcp://")
-    host, colon, port = bare.rpartition(":")
-    if "://" in bare or not colon or not host or not port.isdigit() or not 0 < int(port) < 65536:
+    found = _HOST_AND_PORT.fullmatch(address.removeprefix("tcp://"))
+    if found is None or not 0 < int(found[2]) < 65536:
         raise InvalidRequest(
-            f"bootstrap '{address}' is no address: say host:port, tcp://host:port or ipc:///path"
+            f"bootstrap {address!r} is no address: say host:port, tcp://host:port or ipc:///path"
         )
-    return f"tcp://{host}:{port}"
+    return f"tcp://{found[0]}"
+
+
+def _is_socket_path(path: str) -> bool:
+    return bool(path) and "\0" not in path and len(path.encode(errors="replace")) <= _SOCKET_PATH_BYTES_MAX
 
 
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,8 +68,14 @@ class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         endpoints_of(self.bootstrap)
-        _at_least(1, request_timeout_ms=self.request_timeout_ms, retry_backoff_ms=self.retry_backoff_ms)
-        _at_least(1, metadata_max_age_ms=self.metadata_max_age_ms)
+        check_text(client_id=self.client_id)
+        _check_ms(
+            1,
+            request_timeout_ms=self.request_timeout_ms,
+            retry_backoff_ms=self.retry_backoff_ms,
+            retry_backoff_max_ms=self.retry_backoff_max_ms,
+            metadata_max_age_ms=self.metadata_max_age_ms,
+        )
         if self.retry_backoff_max_ms < self.retry_backoff_ms:
             raise InvalidRequest("retry_backoff_max_ms must not be below retry_backoff_ms")
 
@@ -94,8 +112,10 @@ class ProducerSettings(ClientSettings, frozen=True, kw_only=True):
         acks_of(self.acks)
         _one_of("compression_type", self.compression_type, tuple(codec.name.lower() for codec in Codec))
         _one_of("partitioner", self.partitioner, ("murmur2",))
-        _at_least(0, linger_ms=self.linger_ms, max_block_ms=self.max_block_ms, retries=self.retries)
-        _at_least(1, delivery_timeout_ms=self.delivery_timeout_ms)
+        _check_ms(0, linger_ms=self.linger_ms, max_block_ms=self.max_block_ms)
+        _check_ms(1, delivery_timeout_ms=self.delivery_timeout_ms)
+        _at_least(0, retries=self.retries)
+        _check_level(self.codec, self.compression_level)
         _at_least(1, max_in_flight_requests_per_connection=self.max_in_flight_requests_per_connection)
         most = limits.PRODUCER_BATCHES_KEPT
         if self.enable_idempotence and self.max_in_flight_requests_per_connection > most:
@@ -173,6 +193,37 @@ def _at_least(low: int, **values: float) -> None:
     for name, value in values.items():
         if value < low:
             raise InvalidRequest(f"{name} must be at least {low}, but is {value}")
+
+
+def _check_ms(low: int, **values: float) -> None:
+    for name, value in values.items():
+        if not math.isfinite(value) or value > _MILLISECONDS_MAX:
+            raise InvalidRequest(f"{name} must be at most {_MILLISECONDS_MAX} ms (24 days), but is {value}")
+    _at_least(low, **values)
+
+
+def _check_level(codec: Codec, level: int | None) -> None:
+    if level is None:
+        return
+    if codec not in _LEVELS:
+        raise InvalidRequest(f"compression_level: {codec.name.lower()} has no levels; leave it out")
+    low, high = _LEVELS[codec]
+    if not low <= level <= high:
+        raise InvalidRequest(
+            f"compression_level of {codec.name.lower()} must lie between {low} and {high}, but is {level}"
+        )
+
+
+def check_text(**values: str) -> None:
+    """InvalidRequest names what is no text: the wire carries UTF-8, which halves of letters have no form in.
+
+    >>> check_text(client_id="caf\\u00e9")
+    """
+    for name, value in values.items():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise InvalidRequest(f"{name} {value!r} is no text that UTF-8 has a form for") from None
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -7,7 +7,7 @@ The records take effect, and the reply goes out, when the metadata log has them 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -51,6 +51,7 @@ from ringlog.net.messages import (
 METADATA_TOPIC = "__cluster_metadata"
 """The log that the controller writes itself; a shard must never open its directory."""
 INTERNAL_PREFIX = "__"
+MIN_INSYNC = "min.insync.replicas"
 PRODUCER_ID_BLOCK = 1000
 """Producer ids that one record gives out: the rest of a block is skipped after a crash."""
 
@@ -195,6 +196,9 @@ def alter_topic(image: MetadataImage, request: AlterTopicRequest) -> Outcome:
         else:
             config[name] = value
     check_config(config)
+    factor = len(image.partitions[topic.partitions[0]].replicas)
+    if factor and request.config.get(MIN_INSYNC) is not None:
+        _require_min_insync(config, factor)
     return Outcome([TopicConfig(topic.topic_id, config)], _reply_topic(topic.name))
 
 
@@ -278,12 +282,16 @@ def _require_factor(request: CreateTopicRequest, nodes: int | None) -> int:
         raise InvalidRequest(f"replication_factor={factor}: use 1 to {REPLICATION_FACTOR_MAX}")
     if factor > max(nodes, 1):
         raise InvalidRequest(f"replication_factor={factor}: this cluster has {nodes} nodes, so use no more")
-    if int(request.config.get("min.insync.replicas", "1")) > factor:
-        raise InvalidRequest(
-            f"min.insync.replicas={request.config['min.insync.replicas']} with {factor} replicas: nothing "
-            "could ever be written. Use a smaller number, or more replicas"
-        )
+    _require_min_insync(request.config, factor)
     return factor
+
+
+def _require_min_insync(config: Mapping[str, str], factor: int) -> None:
+    if int(config.get(MIN_INSYNC, "1")) > factor:
+        raise InvalidRequest(
+            f"{MIN_INSYNC}={config[MIN_INSYNC]} with {factor} replicas: nothing could ever be written. Use a smaller "
+            "number, or more replicas"
+        )
 
 
 def _new_partitions(
@@ -314,7 +322,7 @@ def _new_replicated(
     brokers = [broker for broker in image.brokers.values() if not broker.draining]
     ready = [broker for broker in brokers if not broker.fenced and not broker.leaving]
     placement = Placement(image, ready, [broker for broker in brokers if broker.node_id in absent])
-    needed = max(1, min(factor, int(topic.config.get("min.insync.replicas", "1"))))
+    needed = max(1, min(factor, int(topic.config.get(MIN_INSYNC, "1"))))
     if len(ready) < needed:
         raise NotEnoughBrokers(
             f"topic {topic.name!r} needs {needed} nodes that are ready, and {len(ready)} are. Start more"

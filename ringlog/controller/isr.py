@@ -14,6 +14,7 @@ from ringlog.controller.image import MetadataImage
 from ringlog.controller.placement import Placement
 from ringlog.controller.records import MetadataRecord, Partition
 from ringlog.errors import InvalidRequest, PartitionBusy, RinglogError, StaleMetadata
+from ringlog.model import NO_LEADER
 from ringlog.net.cluster_messages import AlterIsrReply, AlterIsrRequest, IsrChange, IsrState
 from ringlog.net.wire_errors import number_of
 
@@ -96,19 +97,21 @@ def reassign(image: MetadataImage, number: int, target: tuple[int, ...]) -> list
     removing = tuple(node_id for node_id in before if node_id not in target)
     placement = Placement(image, image.brokers.values())
     replicas = (*target, *removing)
+    # A replica that an earlier move was making, and this one does not want, goes at once.
+    isr = tuple(member for member in partition.isr if member in replicas)
+    if partition.isr and not isr:
+        raise PartitionBusy(f"of partition {number} only replicas that would go are in sync: wait for others")
     shards = []
     for node_id in replicas:
         shard = partition.shard_on(node_id)
         shards.append(placement.shard_on(node_id) if shard is None else shard)
     moved = msgspec.structs.replace(
-        partition,
-        replicas=replicas,
-        shards=tuple(shards),
-        adding=adding,
-        removing=removing,
-        partition_epoch=partition.partition_epoch + 1,
+        partition, replicas=replicas, shards=tuple(shards), adding=adding, removing=removing
     )
-    return [finished(image, moved)]
+    leader = partition.leader
+    if leader != NO_LEADER and leader not in isr:
+        leader = leaders.choose_leader(image, moved, isr)
+    return [finished(image, leaders.changed(moved, leader=leader, isr=isr))]
 
 
 def cancel_reassignment(image: MetadataImage, number: int) -> list[MetadataRecord]:

@@ -473,7 +473,7 @@ def take_mark(log: PartitionLog) -> Mark:
     segment = log.active
     return Mark(
         segment=segment,
-        next_offset=log.next_offset,
+        next_offset=segment.next_offset,
         position=segment.position,
         bytes_appended=log.bytes_appended,
         max_timestamp=segment.index.max_timestamp,
@@ -482,5 +482,5 @@ def take_mark(log: PartitionLog) -> Mark:
         time_index_entries=len(segment.index.times),
         has_index_gap=segment.index_gap_end > 0,
         epochs=log.epochs.starts,
-        snapshot=log.producers.encode(log.next_offset) if len(log.producers) else None,
+        snapshot=log.producers.encode(segment.next_offset) if len(log.producers) else None,
     )

@@ -196,11 +196,13 @@ class PartitionLog:
             self.roll(now_ms)
         return due
 
-    def roll(self, now_ms: int) -> None:
-        """Let what comes next go to a new segment. The old one is sealed when all of it is flushed."""
+    def roll(self, now_ms: int, base_offset: int | None = None) -> None:
+        """Let what comes next go to a new segment. The old one is sealed when all of it is flushed.
+
+        `base_offset`: where the next batch stands, behind a gap; the old segment reaches up to there."""
         old = self.active
-        new = ActiveSegment(self.next_offset, now_ms)
-        new.next_offset = self.next_offset
+        new = ActiveSegment(self.next_offset if base_offset is None else base_offset, now_ms)
+        old.next_offset = new.base_offset
         new.preallocation.inherit(old.preallocation)
         self._stop_filling()
         self.on_roll(old)
@@ -406,12 +408,14 @@ class PartitionLog:
         assert isinstance(new, ActiveSegment)
         check(old.next_offset == new.base_offset, "segments follow one another without a gap")
         disk = self.context.disk
-        if self.flushed_offset < new.base_offset and old.held is not None:
+        if old.held is None and old.position == 0:
+            yield from self._open_file(old)  # nothing was appended to it, and recovery looks for its file
+        if self.flushed_offset < self.written_offset and old.held is not None:
             # Otherwise power loss could leave the new segment's batches behind a hole in the old one.
             must((yield disk.flush(old.held.file)), "flush")
             if self.status is not LogStatus.OPEN:
                 return
-            self._flushed_up_to(new.base_offset)
+            self._flushed_up_to(self.written_offset)
         self.on_segment_written(old)
         self._disk_segment = new
         yield from self._open_file(new)

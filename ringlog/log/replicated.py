@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ringlog.errors import check
+from ringlog.limits import RELATIVE_OFFSET_MAX
 from ringlog.log.admission import require_room
 from ringlog.log.batch import BatchInfo
 from ringlog.log.store import LogStore
@@ -41,7 +42,8 @@ def append_as_they_are(
     """Append whole, checked batches without a change to any byte. `table`: their BATCH_TABLE, which fills the data.
 
     The caller has seen that they continue the log: offsets grow, epochs never go back. They are `received` on return:
-    all of them, or none when PartitionBusy, PartitionFenced or DiskFull is raised."""
+    those before the first gap that no segment spans, which are nearly always all; or none when PartitionBusy,
+    PartitionFenced or DiskFull is raised."""
     log = store.admit(name, data.nbytes)
     log.must_be_open()
     # As tuples, all at once: each look at a column of a table costs more than everything else here.
@@ -49,13 +51,28 @@ def append_as_they_are(
     check(bool(rows) and sum(row.length for row in rows) == data.nbytes, "the batches fill the data")
     check(rows[0].base_offset >= log.next_offset, "batches stand behind the end of the log")
     check(rows[0].leader_epoch >= log.epochs.latest, "a leader epoch never goes back")
+    rows = _of_one_segment(rows)
+    data = data[: sum(row.length for row in rows)]
     require_room(log, data.nbytes)
-    if log.must_roll(data.nbytes, rows[-1].last_offset + 1 - log.next_offset, now_ms):
+    if rows[-1].last_offset - log.next_offset > RELATIVE_OFFSET_MAX:
+        if (
+            log.active.base_offset != rows[0].base_offset
+        ):  # it is that already if there was no memory the last time
+            log.roll(now_ms, rows[0].base_offset)
+    elif log.must_roll(data.nbytes, rows[-1].last_offset + 1 - log.next_offset, now_ms):
         log.roll(now_ms)
     extent = log.copy_in(data, now_ms)
     for row in rows:
         log.note([_info(row)], extent, row.base_offset, now_ms, row.leader_epoch, stamped=False)
     store.note_appended(log, data.nbytes, now_ms)
+
+
+def _of_one_segment(rows: list[_Row]) -> list[_Row]:
+    """The first rows whose offsets, relative to the first of them, fit the index of a segment."""
+    end = rows[0].base_offset + RELATIVE_OFFSET_MAX
+    if rows[-1].last_offset <= end:
+        return rows
+    return [row for row in rows if row.last_offset <= end]
 
 
 def _info(row: _Row) -> BatchInfo:

@@ -1,6 +1,6 @@
 """Types of the native kernel. Everything here is wrapped by a documented function of `records` or `ring`."""
 
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,7 @@ def stamp(data: Buffer, base_offset: int, leader_epoch: int, append_time_ms: int
 BatchFields: TypeAlias = tuple[int, int, int, int, int, int]
 """base_offset, leader_epoch, producer_id, producer_epoch, base_sequence, attributes."""
 
+@overload
 def encode_columns(
     values: Any,
     keys: Any | None,
@@ -83,10 +84,26 @@ def encode_columns(
     rows: npt.NDArray[np.int64] | None = None,
     bytes_target: int = 0,
     headroom: int = 0,
-) -> bytearray:
+) -> bytearray: ...
+@overload
+def encode_columns(
+    values: Any,
+    keys: Any | None,
+    timestamps: Any,
+    headers: Any | None,
+    start: int,
+    stop: int,
+    fields: BatchFields,
+    seal: bool,
+    rows: npt.NDArray[np.int64] | None,
+    bytes_target: int,
+    headroom: int,
+    into: memoryview | None,
+) -> bytearray | int:
     """A batch of rows `start` to `stop` (-1: the end). Without `seal` its CRC is left out. Releases the GIL.
     With `rows`, start and stop are places in that list of row numbers. With a `bytes_target`, only as many
-    records as fit, at least one. The batch lies behind `headroom` bytes of zero.
+    records as fit, at least one. The batch lies behind `headroom` bytes of zero. It is made in the memory `into` if
+    that is given and has room: then the bytes are returned that are used there.
     ValueError for columns that do not fit each other, BatchTooLarge for too many bytes."""
 
 def encode_objects(
@@ -280,7 +297,7 @@ def ring_retire(memory: Buffer, generation: int) -> None: ...
 
 class RingWriter:
     def __init__(self, memory: Buffer, generation: int, doorbell_fd: int = -1) -> None: ...
-    def write(self, data: Buffer, kind: int = 0) -> bool: ...
+    def write(self, data: Buffer, kind: int = 0, wakes: bool = True) -> bool: ...
     def write_many(self, offsets: npt.NDArray[np.int64], data: Buffer, kind: int = 0) -> int: ...
     def claim(self, body_bytes: int) -> int | None: ...
     def commit(self, kind: int = 0) -> None: ...

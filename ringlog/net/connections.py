@@ -66,6 +66,10 @@ class Connections:
         """The process at the other end, if it is on this host and came through ipc://."""
         return self._processes.get(fd)
 
+    def process(self, client: bytes) -> int | None:
+        """That of a client whose messages came through one of them, as `process_of`."""
+        return self._processes.get(self._descriptors.get(client, -1))
+
     def met(self, fd: int, client: bytes) -> None:
         """The first message of a client came through this connection."""
         if fd in self._taken:

@@ -80,11 +80,19 @@ class Dealer:
         self._wants_room = False
         poller.register(socket, zmq.POLLIN)
         poller.register(self._monitor, zmq.POLLIN)
-        socket.connect(endpoint)
+        self._is_no_address = False
+        """Nobody can ever listen there: told as if nobody did, since others tell us of endpoints, too."""
+        try:
+            socket.connect(endpoint)
+        except zmq.ZMQError:
+            self._is_no_address = True
 
     def changes(self) -> list[Change]:
         """What happened to the connection since the last call, in order."""
         seen: list[Change] = []
+        if self._is_no_address:
+            self._is_no_address = False
+            return [Change.REFUSED]
         if self._monitor not in self._ready:
             return seen
         while self._monitor.poll(0):
@@ -165,5 +173,5 @@ class Sockets:
         return self._wake_fd in self._ready
 
     def close(self) -> None:
-        """After all dealers are closed: end ZeroMQ's own threads."""
-        self._context.term()
+        """End ZeroMQ's own threads. Also a socket that a bug left open does not keep them: the end would never come."""
+        self._context.destroy(linger=0)

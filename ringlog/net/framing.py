@@ -42,6 +42,7 @@ class Api(IntEnum):
     REASSIGN = 26
     DRAIN_NODE = 27
     ALTER_CLUSTER = 28
+    SHARE_MEMORY = 29
 
 
 GROUP_APIS = frozenset(
@@ -77,7 +78,7 @@ CONTROLLER_APIS = frozenset(
         Api.ALTER_CLUSTER,
     }
 )
-"""Answered by the controller; METADATA alone is answered where it arrives."""
+"""Answered by the controller; METADATA and SHARE_MEMORY alone are answered where they arrive."""
 
 
 class Flag(IntEnum):
@@ -85,6 +86,8 @@ class Flag(IntEnum):
 
     ACKS_MASK = 0b11
     """Of a produce request: an Acks."""
+    NEAR = 1 << 2
+    """Of a produce request: the body says where in the client's memory the batch lies."""
     ERROR = 1 << 14
     """Of a reply: the body is an ErrorReply."""
     REPLY = 1 << 15

@@ -39,7 +39,7 @@ def _library() -> ctypes.CDLL | None:
 _libzmq = _library()
 
 
-def send_lent(socket: zmq.Socket[Any], frame: bytearray | memoryview, flags: int) -> bool:
+def send_lent(socket: zmq.Socket[Any], frame: bytes | bytearray | memoryview, flags: int) -> bool:
     """Send a frame that nobody changes from now on. False when it is small, or lending is not possible here: to be sent
     as any other. ZMQError as of `socket.send`."""
     if _libzmq is None or len(frame) < LENT_BYTES_MIN:

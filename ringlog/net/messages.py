@@ -379,6 +379,19 @@ class InitProducerReply(Body, frozen=True):
     producer_epoch: int
 
 
+class ShareMemoryRequest(Body, frozen=True):
+    """Let the node read batches out of memory: so many bytes behind a descriptor of the client's process."""
+
+    descriptor: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
+    nbytes: Int64
+
+
+class ShareMemoryReply(Body, frozen=True):
+    """As much of it may be named in produce requests of this connection."""
+
+    nbytes: int
+
+
 class CreateTopicRequest(Body, frozen=True):
     """-1 partitions: the node's default."""
 

@@ -116,7 +116,7 @@ class PeerService:
         end.reader.release()
         released = self._releases.pop(process, None)
         if released:
-            end.send(node_frame(NodeApi.RELEASE, pack_u64(*released)))
+            end.send(node_frame(NodeApi.RELEASE, pack_u64(*released)), wakes=False)
         return bool(messages)
 
     def _take_from_shard(self, process: int, frame: memoryview) -> None:

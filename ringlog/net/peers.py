@@ -43,6 +43,7 @@ class Peer:
     __slots__ = (
         "held",
         "in_flight_bytes",
+        "near",
         "pending",
         "received_bytes",
         "routing_id",
@@ -58,6 +59,8 @@ class Peer:
         self.pending: dict[int, PendingRequest] = {}
         """Requests that are not answered, by their correlation."""
         self.in_flight_bytes = 0
+        self.near: memoryview | None = None
+        """Memory of its process, if it is on this host and shares some."""
         self.sent_bytes = 0
         self.received_bytes = 0
         """Of what was sent, as far as the client has said."""
@@ -88,6 +91,8 @@ class Peers:
         self._next_session = 1
         self.in_flight_bytes = 0
         self.pending_count = 0
+        self.near_count = 0
+        """Clients that share memory."""
         self.dropped: list[int] = []
         """Sessions that are over, until shards are told."""
 
@@ -154,9 +159,15 @@ class Peers:
         for correlation in list(peer.pending):
             self.settle(peer, correlation)
         peer.held.clear()
+        self.share(peer, None)
         self._by_routing_id.pop(peer.routing_id, None)
         if self.by_session.pop(peer.session, None) is not None:
             self.dropped.append(peer.session)
+
+    def share(self, peer: Peer, memory: memoryview | None) -> None:
+        """From now on a client shares this memory instead of what it shared before; None: nothing."""
+        self.near_count += (memory is not None) - (peer.near is not None)
+        peer.near = memory
 
     def waiting_for(self, process: int) -> list[tuple[Peer, int, int]]:
         """Client, correlation and api of all requests that a process has not answered."""

@@ -15,14 +15,16 @@ from collections.abc import Callable
 import zmq
 from zmq.utils.monitor import recv_monitor_message
 
-from ringlog.errors import NodeFailed
+from ringlog.errors import InvalidRequest, NodeFailed
 from ringlog.limits import FRAME_BYTES_MAX, KIB, MIB
 from ringlog.net.connections import Connections
 from ringlog.net.departed import Departed
 from ringlog.net.descriptors import cut, widen
+from ringlog.net.lending import send_lent
 from ringlog.net.listening import why_not_listening
 from ringlog.net.ring_side import RingSide
 from ringlog.net.service import NetService
+from ringlog.net.shared_memory import map_shared
 from ringlog.ring.board import Board, Links, ProcessState
 from ringlog.ring.stats import LoopClock, Stats
 
@@ -30,8 +32,6 @@ RECEIVE_MESSAGES_MAX = 256
 """Messages taken from the socket before replies get their turn."""
 CONNECTION_EVENTS_MAX = 64
 """Connections that come or go which are looked at in one pass: thousands at once must not hold up requests."""
-ZERO_COPY_BYTES = 64 * KIB
-"""Smaller messages are cheaper to copy than to share with the socket's thread."""
 IDLE_WAIT_MS = 500
 DEPARTED_WAIT_MS = 10
 """While a client that hung up is looked at: it may be about to die."""
@@ -114,12 +114,20 @@ class RouterSocket:
         """Hand over a message; False when the client is gone."""
         try:
             self.socket.send(routing_id, _MORE_NOBLOCK)
-            self.socket.send(message, _NOBLOCK, copy=len(message) < ZERO_COPY_BYTES)
+            if not send_lent(self.socket, message, _NOBLOCK):
+                self.socket.send(message, _NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 return False
             raise
         return True
+
+    def map_near(self, routing_id: bytes, descriptor: int, nbytes: int) -> memoryview:
+        """Memory that a client shares. Only of one whose id this socket made: an id that a client chose could be taken
+        over by another connection, and with it what that client shares."""
+        if routing_id[:1] != b"\0":
+            raise InvalidRequest("a client that chose its routing id shares no memory")
+        return map_shared(self.connections.process(routing_id), descriptor, nbytes)
 
     def follow_connections(self, events_max: int | None) -> list[tuple[bytes, int | None]]:
         """Read so many events of the monitor, None: all; the clients that have left, and their processes if they are on

@@ -11,14 +11,15 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from ringlog.controller.commands import broker_metadata, topic_metadata
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import decode_delta
 from ringlog.errors import (
     ControllerUnavailable,
     InvalidRequest,
+    LimitExceeded,
     NotLeader,
     Overloaded,
+    RequestTimeout,
     RinglogError,
     ShardUnavailable,
     StaleMetadata,
@@ -27,10 +28,9 @@ from ringlog.errors import (
 from ringlog.limits import (
     BAD_FRAME_REPLY_BYTES_MAX,
     CONTROL_BODY_BYTES_MAX,
-    FRAME_BYTES_MAX,
     HELD_FETCHES_MAX,
     MIB,
-    TOPIC_NAME_CHARS_MAX,
+    NEAR_MEMORIES_MAX,
 )
 from ringlog.net.framing import (
     CONTROLLER_APIS,
@@ -43,16 +43,9 @@ from ringlog.net.framing import (
     pack_header,
     unpack_header,
 )
-from ringlog.net.group_messages import OFFSETS_TOPIC
-from ringlog.net.messages import (
-    CreateTopicRequest,
-    ErrorReply,
-    MetadataReply,
-    MetadataRequest,
-    TopicMetadata,
-    decode_body,
-    encode_body,
-)
+from ringlog.net.messages import ShareMemoryReply, ShareMemoryRequest, decode_body, encode_body
+from ringlog.net.metadata_desk import MetadataDesk, NodeFacts
+from ringlog.net.near import NearBatch, near_batch
 from ringlog.net.peers import HeldFetch, Peer, Peers, PendingRequest
 from ringlog.net.wire_errors import error_reply
 from ringlog.ring.frame import due_at
@@ -67,7 +60,7 @@ _NO_STAMP = bytes(_STAMP.size)
 _ROUTE = struct.Struct("<BBHIQQ")
 """The beginning of a header, up to the session: what says where a reply goes."""
 _PRODUCE, _FETCH, _DELTA = int(Api.PRODUCE), int(Api.FETCH), int(NodeApi.DELTA)
-_ACKS_MASK, _OF_REPLIES = int(Flag.ACKS_MASK), Flag.REPLY | Flag.ERROR
+_ACKS_MASK, _NEAR, _OF_REPLIES = int(Flag.ACKS_MASK), int(Flag.NEAR), Flag.REPLY | Flag.ERROR
 """As plain numbers: a member of an enum costs as much as three calls at each use."""
 OVERFLOW_BYTES_MAX = 64 * MIB
 """Requests that wait for room in a ring, per process that serves them."""
@@ -77,18 +70,6 @@ class Sender(Protocol):
     """Sends one message to a client; False when there is no such client any more."""
 
     def __call__(self, routing_id: bytes, message: bytes | bytearray) -> bool: ...
-
-
-class NodeFacts:
-    """What metadata replies say of the node itself."""
-
-    def __init__(
-        self, endpoints: list[str], host_id: str, *, auto_create: bool, topic_defaults: dict[str, str]
-    ) -> None:
-        self.endpoints = endpoints
-        self.host_id = host_id
-        self.auto_create = auto_create
-        self.topic_defaults = topic_defaults
 
 
 class NetService:
@@ -103,26 +84,32 @@ class NetService:
         shard_process: Callable[[int], int],
         send: Sender,
         intact: Callable[[int], bool],
+        map_near: Callable[[bytes, int, int], memoryview],
     ) -> None:
-        """`intact`: whether the incarnation of a process that this one speaks with is still the latest."""
+        """`intact`: whether the incarnation of a process that this one speaks with is still the latest. `map_near`: the
+        memory of a client behind a descriptor of its process, and how much of it."""
         self.peers = Peers()
         self.image = MetadataImage()
         self.has_image = False
-        self._facts = facts
         self._stats = stats
         self._controller = controller
         self._shard_process = shard_process
         self._send = send
         self._intact = intact
+        self._map_near = map_near
         self._ends: dict[int, LinkEnd] = {}
         self._regions: dict[int, memoryview] = {}
         self._overflow: dict[int, deque[bytes]] = {}
         self._overflow_bytes: dict[int, int] = {}
         self._releases: dict[int, list[int]] = {}
-        self._creating: dict[int, _TopicsToCreate] = {}
-        self._announced: dict[int, str] = {}
-        """Topics that the controller says are there, and of which no delta has told yet, by those numbers."""
-        self._next_internal = 1
+        self._metadata = MetadataDesk(
+            facts,
+            self.image,
+            self.peers,
+            controller=controller,
+            find_controller=lambda: self._end_of(controller),
+            answer=self._answer,
+        )
         self._now_us = 0
 
     def at(self, now_us: int) -> None:
@@ -166,9 +153,13 @@ class NetService:
                     raise Overloaded("replies to earlier fetches were not received yet")
                 peer.held.append(HeldFetch(bytes(frame), self._due_ms(header)))
                 return
-            self._forward(peer, header, frame, self._process_of(header.partition), self._due_ms(header))
+            is_near = api == _PRODUCE and header.flags & _NEAR
+            taken = near_batch(peer.near, header, frame) if is_near else frame
+            self._forward(peer, header, taken, self._process_of(header.partition), self._due_ms(header))
         elif api == Api.METADATA:
-            self._metadata(peer, header, decode_body(frame[HEADER_BYTES:], MetadataRequest))
+            self._metadata.take(peer, header, frame[HEADER_BYTES:], self._due_ms(header), self._now_us)
+        elif api == Api.SHARE_MEMORY:
+            self._share_memory(peer, header, decode_body(frame[HEADER_BYTES:], ShareMemoryRequest))
         elif api in CONTROLLER_APIS:
             self._forward(peer, header, frame, self._controller, self._due_ms(header))
         else:
@@ -199,129 +190,62 @@ class NetService:
             raise NotLeader(f"partition id {partition} has no replica here. Fetch metadata, then retry")
         return self._shard_process(shard)
 
-    def _forward(self, peer: Peer, header: Header, frame: memoryview, process: int, due_ms: int) -> None:
+    def _forward(
+        self, peer: Peer, header: Header, frame: memoryview | NearBatch, process: int, due_ms: int
+    ) -> None:
         """Copy the frame into the ring of the process that answers it, with its client's session and deadline."""
-        end = self._ends.get(process)
-        if end is None:
-            raise self._unavailable(process)
+        end = self._end_of(process)
+        nbytes = frame.frame_bytes if isinstance(frame, NearBatch) else len(frame)
         answered = header.api_key != _PRODUCE or header.flags & _ACKS_MASK != 0
         if answered:
-            request = PendingRequest(process, header.api_key, len(frame), self._now_us)
+            request = PendingRequest(process, header.api_key, nbytes, self._now_us)
             self.peers.admit(peer, header.correlation, request)
         try:
-            self._put(end, process, frame, _STAMP.pack(peer.session, due_ms))
+            self._put(end, process, frame, nbytes, _STAMP.pack(peer.session, due_ms))
         except RinglogError:
             if answered:
                 self.peers.settle(peer, header.correlation)
             raise
 
-    def _put(self, end: LinkEnd, process: int, frame: memoryview, stamp: bytes) -> None:
+    def _put(
+        self, end: LinkEnd, process: int, frame: memoryview | NearBatch, nbytes: int, stamp: bytes
+    ) -> None:
         """Into the ring, or behind what waits for room in it."""
         if not self._overflow.get(process):
-            body = end.writer.claim(len(frame))
-            if body is not None:
-                body[:] = frame
-                body[_STAMP_AT : _STAMP_AT + _STAMP.size] = stamp
+            room = end.writer.claim(nbytes)
+            if room is not None:
+                try:
+                    _fill(room, frame, stamp)
+                except RinglogError:
+                    end.writer.abort()
+                    raise
                 end.writer.commit()
-                self._stats.counts["bytes_in"] += len(frame)
+                self._stats.counts["bytes_in"] += nbytes
+                if isinstance(frame, NearBatch):
+                    self._stats.counts["near_bytes_in"] += nbytes
                 return
-        waiting = self._overflow_bytes.get(process, 0) + len(frame)
+        waiting = self._overflow_bytes.get(process, 0) + nbytes
         if waiting > OVERFLOW_BYTES_MAX:
             raise Overloaded("the shard is behind with its requests")
+        copy = bytearray(nbytes)
+        _fill(copy, frame, stamp)
         self._overflow_bytes[process] = waiting
-        copy = bytearray(frame)
-        copy[_STAMP_AT : _STAMP_AT + _STAMP.size] = stamp
         self._overflow.setdefault(process, deque()).append(bytes(copy))
 
-    # -- metadata ----------------------------------------------------------------------------------------------
+    def _share_memory(self, peer: Peer, header: Header, request: ShareMemoryRequest) -> None:
+        """From now on the client may name batches in its memory instead of sending them."""
+        self.peers.share(peer, None)
+        if self.peers.near_count >= NEAR_MEMORIES_MAX:
+            raise LimitExceeded(f"{NEAR_MEMORIES_MAX} clients share their memory already. Send the batches")
+        self.peers.share(peer, self._map_near(peer.routing_id, request.descriptor, request.nbytes))
+        reply = encode_body(ShareMemoryReply(request.nbytes))
+        self._answer(peer, header.api_key, header.correlation, Flag.REPLY, reply)
 
-    def _metadata(self, peer: Peer, header: Header, request: MetadataRequest) -> None:
-        missing = [name for name in dict.fromkeys(request.topics or ()) if name not in self.image.topics]
-        if not self._facts.auto_create:
-            missing = [
-                name for name in missing if name == OFFSETS_TOPIC
-            ]  # the node's own is made in any case
-        if missing and request.create:
-            self._create_missing(peer, header, request, missing[:100])
-            return
-        self._reply_metadata(peer, header, request, {})
-
-    def _create_missing(self, peer: Peer, header: Header, request: MetadataRequest, names: list[str]) -> None:
-        """Have the controller create topics; the client is answered when it has answered for all of them."""
-        end = self._ends.get(self._controller)
+    def _end_of(self, process: int) -> LinkEnd:
+        end = self._ends.get(process)
         if end is None:
-            raise self._unavailable(self._controller)
-        pending = PendingRequest(self._controller, header.api_key, 0, self._now_us)
-        self.peers.admit(peer, header.correlation, pending)
-        creation = _TopicsToCreate(peer.session, header, request)
-        for name in dict.fromkeys(names):
-            if len(name) > TOPIC_NAME_CHARS_MAX:  # it might not even fit the ring
-                creation.failures[name] = error_reply(InvalidRequest("the name of the topic is too long"))
-                continue
-            number, self._next_internal = self._next_internal, self._next_internal + 1
-            creation.waiting[number] = name
-            self._creating[number] = creation
-            body = encode_body(CreateTopicRequest(name))
-            # Session 0: the answer comes back to us.
-            due_ms = self._due_ms(header)
-            asked = pack_header(
-                Api.CREATE_TOPIC, correlation=number, body_bytes=len(body), deadline_ms=due_ms
-            )
-            end.send(asked + body)
-        if not creation.waiting:
-            self._reply_created(creation)
-
-    def _reply_metadata(
-        self, peer: Peer, header: Header, request: MetadataRequest, failures: dict[str, ErrorReply]
-    ) -> None:
-        image = self.image
-        names = list(image.topics if request.topics is None else dict.fromkeys(request.topics))
-        topics = []
-        for name in names:
-            topic = image.topics.get(name)
-            if topic is not None:
-                topics.append(topic_metadata(image, topic))
-            else:
-                why = failures[name].code if name in failures else "UNKNOWN_TOPIC"
-                topics.append(TopicMetadata(name, why, -1, [], {}))
-        facts = self._facts
-        reply = MetadataReply(
-            image.cluster_id,
-            image.node_id,
-            image.version,
-            facts.endpoints,
-            facts.host_id,
-            FRAME_BYTES_MAX,
-            topics,
-            facts.topic_defaults,
-            broker_metadata(image),
-            image.controller_id,
-        )
-        self._answer(peer, header.api_key, header.correlation, Flag.REPLY, encode_body(reply))
-
-    def _created(self, number: int, flags: int, body: memoryview) -> None:
-        """The controller's answer to a topic that we asked it to create for a client."""
-        creation = self._creating.pop(number, None)
-        if creation is None:
-            return
-        name = creation.waiting.pop(number)
-        if flags & Flag.ERROR:
-            error = decode_body(body, ErrorReply)
-            if error.code != "TOPIC_EXISTS":
-                creation.failures[name] = error
-            elif name not in self.image.topics:
-                # Another client's request makes it, and we have not heard of it: the next delta will tell.
-                creation.waiting[number] = self._announced[number] = name
-                self._creating[number] = creation
-                return
-        if not creation.waiting:
-            self._reply_created(creation)
-
-    def _reply_created(self, creation: _TopicsToCreate) -> None:
-        peer = self.peers.by_session.get(creation.session)
-        if peer is None or self.peers.settle(peer, creation.header.correlation) is None:
-            return
-        self._reply_metadata(peer, creation.header, creation.request, creation.failures)
+            raise self._unavailable(process)
+        return end
 
     # -- from rings --------------------------------------------------------------------------------------------
 
@@ -335,7 +259,7 @@ class NetService:
         if self._releases:
             released = self._releases.pop(process, None)
             if released:
-                end.send(node_frame(NodeApi.RELEASE, pack_u64(*released)))
+                end.send(node_frame(NodeApi.RELEASE, pack_u64(*released)), wakes=False)
         return bool(messages)
 
     def _take_reply(self, process: int, frame: memoryview) -> None:
@@ -344,12 +268,10 @@ class NetService:
             delta = decode_delta(bytes(frame[HEADER_BYTES:]))
             self.image.apply(delta)
             self.has_image = self.has_image or not delta.more
-            for number in [number for number, name in self._announced.items() if name in self.image.topics]:
-                del self._announced[number]
-                self._created(number, 0, memoryview(b""))
+            self._metadata.image_changed()
             return
         if session == 0:
-            self._created(correlation, flags, frame[HEADER_BYTES:])
+            self._metadata.created(correlation, flags, frame[HEADER_BYTES:])
             return
         if flags & LENT:
             lent = unpack_lent(frame[HEADER_BYTES:])
@@ -408,8 +330,7 @@ class NetService:
             self.peers.settle(peer, correlation)
             self._answer_error(peer, api_key, correlation, error)
         if process == self._controller:
-            self._creating.clear()
-            self._announced.clear()
+            self._metadata.forget()
 
     def clients_died(self, sessions: list[int]) -> None:
         """Processes of clients have died: tell the shards, which may know them as members of groups."""
@@ -476,6 +397,15 @@ class NetService:
         self._answer_error(peer, api_key, correlation, error)
 
 
+def _fill(room: memoryview | bytearray, frame: memoryview | NearBatch, stamp: bytes) -> None:
+    if isinstance(frame, NearBatch):
+        if not frame.copy_to(room):
+            raise RequestTimeout("the batch is not where the request says: its client has given up on it")
+    else:
+        room[:] = frame
+    room[_STAMP_AT : _STAMP_AT + _STAMP.size] = stamp
+
+
 def _message(
     api_key: int, correlation: int, partition: int, flags: int, pieces: Sequence[bytes | memoryview]
 ) -> bytes:
@@ -485,15 +415,3 @@ def _message(
         api_key, correlation=correlation, partition=partition, flags=flags, body_bytes=body_bytes
     )
     return b"".join((header, *pieces))
-
-
-class _TopicsToCreate:
-    """A metadata request that waits until topics that it names are created."""
-
-    def __init__(self, session: int, header: Header, request: MetadataRequest) -> None:
-        self.session = session
-        self.header = header
-        self.request = request
-        self.waiting: dict[int, str] = {}
-        """Names of topics, by the number of the request to the controller."""
-        self.failures: dict[str, ErrorReply] = {}

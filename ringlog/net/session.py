@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from ringlog import limits
 from ringlog.errors import RinglogError, check
-from ringlog.net.framing import HEADER_BYTES, Header, pack_header, unpack_header
+from ringlog.net.framing import HEADER_BYTES, Flag, Header, pack_header, unpack_header
+from ringlog.net.near import PLACE, place_of
 
 DEADLINE_MS_MAX = 2**32 - 1
 ANY_NODE = -1
@@ -48,6 +49,8 @@ class Request:
     """It is for the node that leads the partition, and worthless when another one does."""
     deadline_s: float = 0.0
     """Set when it is handed to a connection."""
+    near_at: int = -1
+    """Where in the memory that a client shares its body begins, behind the headroom; -1: it lies elsewhere."""
     correlation: int = 0
     frame_bytes: int = 0
     """Set when it is sent."""
@@ -80,6 +83,8 @@ class Session:
         self._deadlines: list[tuple[float, int]] = []
         self._correlation = 0
         self.bytes_in_flight = 0
+        self.shares_memory = False
+        """The node reads what lies in this client's memory there (`near.py`)."""
         self.received = 0
         """Bytes of reply frames that came on this connection: the credit that every request tells."""
 
@@ -99,17 +104,20 @@ class Session:
         """The frame of a request, one buffer. `sent` must follow when the socket took it; else it never was."""
         self._correlation += 1
         body_bytes = request.body_bytes()
+        is_near = self.shares_memory and request.near_at >= 0
         header = pack_header(
             request.api,
             correlation=self._correlation,
-            body_bytes=body_bytes,
+            body_bytes=PLACE.size if is_near else body_bytes,
             partition=request.partition,
-            flags=request.flags,
+            flags=request.flags | Flag.NEAR if is_near else request.flags,
             received=self.received,
             deadline_ms=min(DEADLINE_MS_MAX, max(1, int((request.deadline_s - now_s) * 1000))),
         )
         request.correlation = self._correlation
         request.frame_bytes = HEADER_BYTES + body_bytes
+        if is_near:
+            return header + place_of(request.body, request.near_at)
         if request.headroom:
             memoryview(request.body)[:HEADER_BYTES] = header
             return request.body
@@ -168,6 +176,7 @@ class Session:
         self._deadlines.clear()
         self.bytes_in_flight = 0
         self.received = 0
+        self.shares_memory = False
         return gone
 
     def _take(self, correlation: int) -> Request | None:

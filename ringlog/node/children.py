@@ -25,10 +25,11 @@ from ringlog.limits import MIB
 from ringlog.log.bounds import ShardBounds
 from ringlog.log.store import LogStore
 from ringlog.net.host import host_id
+from ringlog.net.metadata_desk import NodeFacts
 from ringlog.net.peer_agent import PeerAgent
 from ringlog.net.peer_socket import PeerSockets
 from ringlog.net.router import RouterAgent, RouterSocket, keep_freed_memory, raise_descriptor_limit
-from ringlog.net.service import NetService, NodeFacts
+from ringlog.net.service import NetService
 from ringlog.node.cluster_parts import NodeLife, cluster_agent
 from ringlog.node.controller_agent import ControllerAgent
 from ringlog.node.identity import NamesLock
@@ -215,6 +216,7 @@ def _net(
             shard_process=topology.shard,
             send=socket.send,
             intact=links.intact,
+            map_near=socket.map_near,
         )
         return socket, service
 

@@ -54,6 +54,7 @@ def embedded(
     ...     producer.close()
     'flushed'
     """
+    owner = os.getpid()
     directory = data_dir or tempfile.mkdtemp(prefix="ringlog-")
     os.makedirs(directory, exist_ok=True)
     log_path = os.path.join(directory, "node.log")
@@ -64,20 +65,27 @@ def embedded(
         command += ["--shards", str(shards), "--no-pin", "--tail-bytes-per-shard", str(tail_bytes_per_shard)]
     with open(log_path, "ab") as log:
         process = subprocess.Popen(
-            [*command, "--die-with", str(os.getpid())], stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            [*command, "--die-with", str(owner)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
         )
     try:
         info = _wait_ready(process, directory, log_path)
         yield EmbeddedNode(info.endpoints[0].removeprefix("tcp://"), directory, process.pid, info)
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(STOP_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        if data_dir is None and not keep:
-            shutil.rmtree(directory, ignore_errors=True)
+        if (
+            os.getpid() == owner
+        ):  # the child of a fork may leave the block, too, while its parent uses the node
+            _stop(process)
+            if data_dir is None and not keep:
+                shutil.rmtree(directory, ignore_errors=True)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _wait_ready(process: subprocess.Popen[bytes], directory: str, log_path: str) -> NodeInfo:

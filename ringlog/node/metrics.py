@@ -37,6 +37,7 @@ _HELP = {
     "requests": "Requests taken",
     "errors": "Requests refused with an error",
     "bytes_in": "Bytes taken from clients",
+    "near_bytes_in": "Of these, bytes that were read out of clients' memory instead of a socket",
     "bytes_out": "Bytes given to clients",
     "records_in": "Records appended",
     "batches_in": "Batches appended",

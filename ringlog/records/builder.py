@@ -5,7 +5,7 @@ Batches are made behind HEADROOM bytes, so that a frame's header is put in front
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -103,7 +103,7 @@ class BatchBuilder(Generic[F]):
 class Cut:
     """One batch of columns, behind HEADROOM bytes and not sealed yet."""
 
-    data: bytearray
+    data: bytearray | memoryview
     count: int
     stop: int
     """The row, or the place in `rows`, behind its last."""
@@ -121,9 +121,11 @@ def cut_columns(
     rows: npt.NDArray[np.int64] | None = None,
     codec: Codec = Codec.NONE,
     level: int | None = None,
+    into: memoryview | None = None,
 ) -> Cut:
     """The batch of the first records from `start` on that fit `bytes_target`, at least one. Columns are as
     `encode_columns` takes them; with `rows`, the records are those rows, and `start` and `stop` places in it.
+    It is made in the memory `into`, if that is given, the batch fits there and is not compressed.
 
     >>> from ringlog.records.columns import Column
     >>> cut = cut_columns(Column.gather([b"x" * 100] * 50, "values"), None, None,
@@ -131,19 +133,39 @@ def cut_columns(
     >>> cut.count, len(cut.data) <= 1024 + HEADROOM
     (8, True)
     """
+    place = into if codec is Codec.NONE else None
     try:
-        batch = _kernel.encode_columns(
-            values, keys, timestamps, headers, start, stop, _FIELDS, False, rows, bytes_target, HEADROOM
+        made = _kernel.encode_columns(
+            values,
+            keys,
+            timestamps,
+            headers,
+            start,
+            stop,
+            _FIELDS,
+            False,
+            rows,
+            bytes_target,
+            HEADROOM,
+            place,
         )
     except (ValueError, OverflowError) as wrong:
         raise InvalidRequest(str(wrong)) from None
+    if isinstance(made, int):
+        assert place is not None
+        return _cut(place[:made], start)
+    cut = _cut(made, start)
+    return cut if codec is Codec.NONE else replace(cut, data=_folded(made, codec, level))
+
+
+def _cut(batch: bytearray | memoryview, start: int) -> Cut:
     count = int.from_bytes(batch[_RECORD_COUNT], "big")
     if len(batch) - HEADROOM > limits.BATCH_BYTES_MAX:
-        raise BatchTooLarge(f"one record takes more than {limits.BATCH_BYTES_MAX} bytes; send it in parts")
-    return Cut(_folded(batch, codec, level), count, start + count)
+        raise BatchTooLarge(f"one record takes more than {limits.BATCH_BYTES_MAX} bytes", "Send it in parts")
+    return Cut(batch, count, start + count)
 
 
-def seal_for(data: bytearray, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+def seal_for(data: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
     """Give a batch behind HEADROOM bytes its producer's fields and its CRC, in place.
 
     >>> builder = BatchBuilder(tuple, None, bytes_target=1024)

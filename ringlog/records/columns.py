@@ -57,12 +57,15 @@ class Column:
 
     @classmethod
     def gather(cls, items: Any, what: str = "items") -> Column:
-        """A column of a sequence of bytes-like, str (as UTF-8) or None, natively; TypeError names `what`.
+        """A column of a sequence of bytes-like, str (as UTF-8) or None, natively; errors name `what`.
 
         >>> list(Column.gather(["é", b"x", None]))
         [b'\\xc3\\xa9', b'x', None]
         """
-        offsets, data, valid = _kernel.gather(items, what)
+        try:
+            offsets, data, valid = _kernel.gather(items, what)
+        except UnicodeEncodeError as wrong:
+            raise InvalidRequest(f"{what}: {wrong}") from None
         wide = len(offsets) != 4 * (len(items) + 1)
         return cls(
             np.frombuffer(offsets, dtype=np.int64 if wide else np.int32),

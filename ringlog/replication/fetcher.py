@@ -128,7 +128,7 @@ class Fetcher:
         self._end_pauses(now_ms)
         if not self._partitions or credit_bytes <= 0 or now_ms < self._resume_ms:
             return None
-        if len(self._give_up_ms) >= (REPLICA_FETCHES_MAX if self._urgent else 1):
+        if not self._may_ask:
             return None
         if now_ms < self._lull_ms and self._is_flushing:
             return None
@@ -151,6 +151,11 @@ class Fetcher:
         self._forget = []
         self._urgent = bool(self._dirty)
         return fetch
+
+    @property
+    def _may_ask(self) -> bool:
+        """Few enough fetches are under way for another one."""
+        return len(self._give_up_ms) < (REPLICA_FETCHES_MAX if self._urgent else 1)
 
     @property
     def _is_flushing(self) -> bool:
@@ -201,7 +206,7 @@ class Fetcher:
         """When `next_fetch` must be called at the latest, should nothing happen before."""
         if not self._partitions:
             return None
-        due = [self._next_ms] if not self._give_up_ms or self._urgent else list(self._give_up_ms.values())
+        due = [self._next_ms] if self._may_ask else list(self._give_up_ms.values())
         return min([*due, *self._paused.values()])
 
     @property

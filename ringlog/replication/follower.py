@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ringlog.errors import CorruptBatch, ReplicaHalted, check
+from ringlog.errors import CorruptBatch, PartitionBusy, ReplicaHalted, check
 from ringlog.replication.messages import Part, Want
 from ringlog.replication.view import EpochEnd, PartitionView, ReplicaLog
 
@@ -76,7 +76,7 @@ class Follower:
         """What to do with an answer without an error.
 
         Raises CorruptBatch if the batches cannot stand behind this log, ReplicaHalted if the leader lacks what
-        is committed."""
+        is committed, PartitionBusy if it is to be asked again a little later."""
         if part.leader_epoch != self.view.leader_epoch or part.fetch_offset != log.end_offset:
             return Ignore()
         if part.diverging_epoch >= 0 or part.diverging_offset >= 0:
@@ -116,7 +116,14 @@ class Follower:
         # Without one, all that we have is newer than what they have there: nothing of it is theirs.
         offset = min(theirs.offset, ours.offset if ours is not None else log.start_offset)
         offset = max(offset, log.start_offset)
-        check(offset < log.end_offset, "a divergence makes the log shorter")
+        if offset >= log.end_offset and log.durable_start_offset < log.start_offset:
+            raise PartitionBusy(f"partition id {self.view.partition} is empty: its leader hears that soon")
+        if offset >= log.end_offset:
+            raise ReplicaHalted(
+                f"partition id {self.view.partition}: the leader of epoch {self.view.leader_epoch} has another history "
+                f"below offset {log.start_offset}, where this log begins, and all below was committed. Compare the "
+                "replicas before anything is deleted"
+            )
         if offset < self.high_watermark and not self.view.compacted:
             raise ReplicaHalted(
                 f"partition id {self.view.partition}: the leader of epoch {self.view.leader_epoch} has another "

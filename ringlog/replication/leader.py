@@ -41,12 +41,22 @@ class FollowerState:
     held_offset: int = UNKNOWN
     start_offset: int = UNKNOWN
     """Where its log begins, durably."""
-    fetched_ms: int = 0
-    """When its last fetch came."""
-    end_then: int = 0
-    """Where this log ended when its last fetch came."""
+    mark_ms: int = 0
+    mark_offset: int = 0
+    """A moment, and where this log ended then: who holds that has caught up with that moment. It stays until then,
+    however many reports come: what they tell is always as old as their way is long."""
     caught_up_ms: int = 0
-    """The last time at which it held all that there was."""
+    """The last moment of which it is known to hold all that there was."""
+
+    def look(self, end_offset: int, now_ms: int) -> None:
+        """Find out how far it has caught up with this log, which ends here now."""
+        if self.held_offset >= end_offset:
+            self.caught_up_ms = now_ms
+        elif self.held_offset >= self.mark_offset:
+            self.caught_up_ms = max(self.caught_up_ms, self.mark_ms)
+        else:
+            return
+        self.mark_ms, self.mark_offset = now_ms, end_offset
 
 
 class Serve(NamedTuple):
@@ -144,10 +154,8 @@ class Leader:
         """None if the follower's log, which ends with `last_epoch` at `fetch_offset`, is a prefix of this one."""
         if want.fetch_offset == log.start_offset:
             return None  # nothing is left here, below it, to compare with
-        if want.last_epoch < 0 and want.start_offset == want.fetch_offset <= log.end_offset:
-            return (
-                None  # it is empty: it began anew where a former leader's log did, and has nothing to compare
-            )
+        if want.start_offset == want.fetch_offset <= log.end_offset:
+            return None  # it is empty: all was deleted there, or it began anew; whatever epoch it had, nothing differs
         here = log.end_of(want.last_epoch)
         if here is None:
             # All that this log has is newer: what the follower ends with was never, or is no more, here.
@@ -164,12 +172,8 @@ class Leader:
         follower.start_offset = max(follower.start_offset, start)
         if want.fetch_offset < follower.fetch_offset or want.held_offset < follower.held_offset:
             return
-        if want.held_offset >= log.end_offset:
-            follower.caught_up_ms = now_ms
-        elif want.held_offset >= follower.end_then:
-            follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
         follower.fetch_offset, follower.held_offset = want.fetch_offset, want.held_offset
-        follower.fetched_ms, follower.end_then = now_ms, log.end_offset
+        follower.look(log.end_offset, now_ms)
 
     # -- commitment --------------------------------------------------------------------------------------------
 
@@ -216,6 +220,10 @@ class Leader:
 
         `lives`: whether a node is there, as far as is known, in the life in which it fetched. One that is not would be
         refused, and until then commits would wait for it."""
+        for follower in self.followers.values():
+            follower.look(
+                log.end_offset, now_ms
+            )  # of an idle log nothing is fetched: its last look is the latest news
         if self.pending is not None:
             return None
         view = self.view

@@ -3,10 +3,10 @@
             view with a later leader epoch, which names…
             ┌─ this node as leader ──► Leader
     (none) ─┼─ another leader ───────► Follower
-            └─ no leader, or this node is no replica ──► (none)
+            └─ no leader, or it or this node is no replica ──► (none)
 
-A role lives for one leader epoch. A view of the same leader epoch changes the ISR within the role; an earlier one
-changes nothing. The high watermark outlives roles, but not the process: it is learned anew from the others.
+A role lives for one leader epoch. A view of the same leader epoch changes the ISR, or the settings, within the role; an
+earlier one changes nothing. The high watermark outlives roles, but not the process: it is learned anew from the others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Replica:
 
     def follow(self, view: PartitionView, log: ReplicaLog, node_epoch: int, now_ms: int) -> bool:
         """Take a view; whether the role, or its epoch, is another one now. `node_epoch`: of our registration."""
-        if self.view is not None and view.order <= self.view.order:
+        if self.view is not None and (view.order < self.view.order or view == self.view):
             return False
         previous, self.view = self.view, view
         if previous is not None and view.leader_epoch == previous.leader_epoch:
@@ -57,7 +57,7 @@ class Replica:
                     f"{view.leader_epoch}: it is of another history. Do not delete either"
                 )
             )
-        elif self.halted is not None or self.node not in view.replicas or view.leader == NO_LEADER:
+        elif self.halted is not None or not {self.node, view.leader} <= set(view.replicas):
             return True
         elif view.leader == self.node:
             self.leader = Leader(self.node, node_epoch, view, log, self._high_watermark, now_ms)

@@ -48,13 +48,14 @@ class LinkEnd:
         self.outbox_bytes = 0
         self.closed = False
 
-    def send(self, frame: bytes) -> None:
-        """Publish a frame, now or as soon as there is room. Frames arrive in the order in which they were sent.
+    def send(self, frame: bytes, *, wakes: bool = True) -> None:
+        """Publish a frame, now or as soon as there is room. Frames arrive in the order in which they were sent. What
+        need not `wake` a sleeping reader is read when something else does.
 
         After `close` nobody is at the other end, and nothing is sent."""
         if self.closed:
             return
-        if self._outbox or not self.writer.write(frame):
+        if self._outbox or not self.writer.write(frame, wakes=wakes):
             self._outbox.append(frame)
             self.outbox_bytes += len(frame)
 

@@ -86,7 +86,7 @@ class Ring:
 
 
 class RingWriter:
-    """The producer's handle. Each call that publishes also rings the doorbell when the reader sleeps."""
+    """The producer's handle. What it publishes rings the doorbell of a reader that sleeps."""
 
     def __init__(self, memory: Buffer, generation: int, doorbell: Doorbell | None = None) -> None:
         """Attach to a generation; see `Ring.writer`."""
@@ -97,9 +97,10 @@ class RingWriter:
         self.body_bytes_max: int = _kernel.ring_body_bytes_max(self.capacity_bytes)
         """A quarter of the ring, less the message's header."""
 
-    def write(self, data: Buffer, kind: int = 0) -> bool:
-        """Publish one message. False when the ring is full: try again when the reader has released."""
-        return self._native.write(data, kind)
+    def write(self, data: Buffer, kind: int = 0, *, wakes: bool = True) -> bool:
+        """Publish one message. False when the ring is full: try again when the reader has released. A reader that
+        sleeps is left asleep unless the message `wakes` it: it reads it when something else does."""
+        return self._native.write(data, kind, wakes)
 
     def write_many(self, offsets: NDArray[np.int64], data: Buffer, kind: int = 0) -> int:
         """Publish messages `data[offsets[i]:offsets[i + 1]]` in order; how many fitted.

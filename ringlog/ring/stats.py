@@ -21,6 +21,7 @@ COUNTERS = (
     "requests",
     "errors",
     "bytes_in",
+    "near_bytes_in",
     "bytes_out",
     "records_in",
     "batches_in",

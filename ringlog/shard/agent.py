@@ -162,7 +162,8 @@ class ShardAgent:
                 if message.body[1] == NodeApi.DELTA:
                     self.core.take_delta(message.body[32:])
                 elif message.body[1] == NodeApi.ALTER_ISR:
-                    self.core.replication.altered(decode_body(message.body[32:], AlterIsrReply))
+                    number = int.from_bytes(message.body[8:16], "little")
+                    self.core.replication.altered(number, decode_body(message.body[32:], AlterIsrReply))
             end.reader.release()
         except (RingStale, RingClosed, RingCorrupt):
             return False  # its process is gone or mad: the supervisor will make a new one

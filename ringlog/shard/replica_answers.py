@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ringlog.errors import RinglogError
+from ringlog.errors import NotLeader, RinglogError
 from ringlog.limits import FETCH_PARTITIONS_MAX
 from ringlog.log.events import disk_error
 from ringlog.log.reading import Slices
@@ -81,10 +81,16 @@ class ReplicaAnswers:
 
         def done(slices: Slices) -> None:
             answer.bytes_left += budget
-            self._served(answer, hosted, want, slices)
+            if _leads(hosted, want.leader_epoch):
+                self._served(answer, hosted, want, slices)
+            else:
+                # What was read may be cut here, and what is committed by now is so of another history.
+                slices.release()
+                self._failed(answer, want, NotLeader(f"{hosted.name} is not led by this node any more"))
             self._read_done(answer)
 
         def failed(error: RinglogError | OSError) -> None:
+            answer.bytes_left += budget
             self._failed(answer, want, disk_error(hosted.name, "read", error))
             self._read_done(answer)
 
@@ -111,13 +117,17 @@ class ReplicaAnswers:
             self._lend(answer.asker, encode_fetched(head), answer.slices)
 
 
+def _leads(hosted: HostedPartition, leader_epoch: int) -> bool:
+    leader = hosted.replica.leader if hosted.replica is not None else None
+    return leader is not None and leader.view.leader_epoch == leader_epoch
+
+
 def _part(hosted: HostedPartition, want: Want, nbytes: int, epoch: int = -1, offset: int = -1) -> Part:
     replica = hosted.replica
     assert replica is not None and replica.view is not None
     return Part(
         want.partition,
         0,
-        # Of the fetch, since a cold read may end under another one: its data is of this one.
         want.leader_epoch,
         want.fetch_offset,
         replica.high_watermark,

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from ringlog.controller.cluster_settings import move_bytes_per_s
 from ringlog.controller.records import Partition
 from ringlog.errors import CorruptFrame, NotLeader, PartitionBusy, ReplicaHalted, RinglogError
-from ringlog.limits import REPLICA_FETCH_BYTES, REPLICA_LAG_MS_DEFAULT
+from ringlog.limits import REPLICA_FETCH_BYTES
 from ringlog.log.replicated import append_as_they_are
 from ringlog.log.store import LogStore
-from ringlog.net.cluster_messages import AlterIsrReply, AlterIsrRequest, IsrChange
+from ringlog.net.cluster_messages import AlterIsrReply
 from ringlog.net.framing import Flag
-from ringlog.net.messages import encode_body
 from ringlog.records.scan import check as check_batches
 from ringlog.replication.fetcher import Fetcher
 from ringlog.replication.follower import Append, BatchSpan, BeginAt, Truncate
@@ -29,16 +28,15 @@ from ringlog.replication.messages import Part, decode_fetch, decode_fetched, dec
 from ringlog.replication.replica import Replica
 from ringlog.replication.serving import Plan, ServingDesk
 from ringlog.replication.throttle import Throttle
-from ringlog.replication.view import IsrProposal, PartitionView
+from ringlog.replication.view import PartitionView
 from ringlog.ring.frame import frame_header
 from ringlog.shard.asker import Asker, Outlet
 from ringlog.shard.commands import NodeApi, place, place_of
 from ringlog.shard.hosting import HostedPartition, Hosting
+from ringlog.shard.proposing import ProposalDesk
 from ringlog.shard.replica_answers import ReplicaAnswers
 from ringlog.shard.replica_log import HostedLog
 
-PROPOSE_AGAIN_MS = 500
-"""A proposal that was not answered, by a refusal or a change of the partition, is sent again."""
 LOOK_MS = 250
 """How often leaders look whether a follower lags."""
 FOLLOW_MEMORY_SHARE = 4
@@ -77,10 +75,10 @@ class ReplicationDesk:
         """Of all replicas that are being moved to this shard."""
         self._lane_of: dict[int, Lane] = {}
         """Where each followed partition is followed."""
-        self._route: dict[Lane, int] = {}
-        """A partition of each lane: by its id the other side finds the shard."""
+        self._told: dict[int, str] = {}
+        """Why partitions cannot follow, as it was logged."""
         self._leading: dict[int, HostedPartition] = {}
-        self._proposed_ms: dict[int, int] = {}
+        self._proposals = ProposalDesk(hosting, self._leading)
         self._look_ms = 0
         self._node_epoch = -1
         """Of this node's registration, as the fetchers know it."""
@@ -121,6 +119,7 @@ class ReplicationDesk:
     def gone(self, hosted: HostedPartition) -> None:
         """A partition is closed here."""
         self._leading.pop(hosted.partition, None)
+        self._proposals.gone(hosted.partition)
         self._unfollow(hosted.partition)
 
     def _take_view(self, hosted: HostedPartition, now_ms: int) -> None:
@@ -175,17 +174,12 @@ class ReplicationDesk:
             self._fetchers[lane] = fetcher
         fetcher.add(hosted.replica, HostedLog(hosted.log))
         self._lane_of[hosted.partition] = lane
-        self._route[lane] = hosted.partition
 
     def _unfollow(self, partition: int) -> None:
+        self._told.pop(partition, None)
         lane = self._lane_of.pop(partition, None)
-        if lane is None:
-            return
-        self._fetchers[lane].remove(partition)
-        if self._route.get(lane) == partition:
-            others = [other for other, where in self._lane_of.items() if where == lane]
-            if others:
-                self._route[lane] = others[0]
+        if lane is not None:
+            self._fetchers[lane].remove(partition)
 
     def _find(self, partition: int) -> tuple[Replica, HostedLog]:
         hosted = self._hosting.find_led(partition)
@@ -290,8 +284,15 @@ class ReplicationDesk:
             except ReplicaHalted as halted:
                 self._halt(part.partition, halted)
             except (RinglogError, OSError) as error:
-                _log.warning("partition id %d cannot follow: %s", part.partition, error)
+                if self._told.get(part.partition) != str(
+                    error
+                ):  # it is tried again and again: said once is enough
+                    self._told[part.partition] = str(error)
+                    _log.warning("partition id %d cannot follow: %s", part.partition, error)
                 fetcher.pause(part.partition, now_ms)
+            else:
+                if self._told:
+                    self._told.pop(part.partition, None)
 
     def _take_part(self, hosted: HostedPartition, part: Part, data: memoryview, now_ms: int) -> None:
         replica = hosted.replica
@@ -355,7 +356,8 @@ class ReplicationDesk:
         self._send_plans(self._desk.expire(now_ms), now_ms)
         if self._leading and now_ms >= self._look_ms:
             self._look_ms = now_ms + LOOK_MS
-            self._propose(now_ms)
+            if self.controller is not None:
+                self._proposals.propose(self.controller, now_ms)
 
     def _ask(self, now_ms: int) -> None:
         if self.peers is None:
@@ -373,57 +375,19 @@ class ReplicationDesk:
 
     def _send(self, peers: Outlet, api: NodeApi, lane: Lane, body: bytes) -> None:
         node, shard = lane
-        partition = self._route.get(lane, 0)
         header = frame_header(
-            api_key=api, partition=partition, correlation=shard, session=place(node), body_bytes=len(body)
+            api_key=api,
+            partition=0,
+            correlation=shard,
+            session=place(node),
+            body_bytes=len(body),
         )
         peers.send(header + body)
 
-    def _propose(self, now_ms: int) -> None:
-        if self.controller is None:
-            return
-        changes = []
-        for partition, hosted in self._leading.items():
-            leader = hosted.replica.leader if hosted.replica is not None else None
-            if leader is None:
-                continue
-            proposal = leader.propose(HostedLog(hosted.log), REPLICA_LAG_MS_DEFAULT, now_ms, self._lives)
-            if proposal is None and now_ms - self._proposed_ms.get(partition, 0) >= PROPOSE_AGAIN_MS:
-                proposal = leader.pending
-            if proposal is not None:
-                self._proposed_ms[partition] = now_ms
-                changes.append(self._change(proposal))
-        if changes:
-            image = self._hosting.image
-            epoch = image.brokers[image.node_id].broker_epoch
-            body = encode_body(AlterIsrRequest(image.node_id, epoch, changes))
-            header = frame_header(
-                api_key=NodeApi.ALTER_ISR, partition=0, correlation=self._shard, body_bytes=len(body)
-            )
-            self.controller.send(header + body)
-
-    def _lives(self, node: int, node_epoch: int) -> bool:
-        broker = self._hosting.image.brokers.get(node)
-        return broker is not None and not broker.fenced and broker.broker_epoch == node_epoch
-
-    def _change(self, proposal: IsrProposal) -> IsrChange:
-        """Who is in sync and was not heard of in this epoch is named as the metadata knows it: it only stays."""
-        brokers = self._hosting.image.brokers
-        isr = []
-        for node, epoch in proposal.isr:
-            known = brokers.get(node)
-            isr.append((node, known.broker_epoch if epoch < 0 and known is not None else epoch))
-        return IsrChange(proposal.partition, proposal.leader_epoch, proposal.partition_epoch, isr)
-
-    def altered(self, reply: AlterIsrReply) -> None:
-        """The controller's answer: what it refused may be proposed anew; what it took shows in the metadata."""
-        for state in reply.partitions:
-            hosted = self._leading.get(state.partition)
-            leader = hosted.replica.leader if hosted is not None and hosted.replica is not None else None
-            if hosted is None or leader is None or leader.pending is None or not state.error:
-                continue
-            if leader.refused(leader.pending, HostedLog(hosted.log)):
-                self._advanced(hosted)
+    def altered(self, number: int, reply: AlterIsrReply) -> None:
+        """The controller's answer to a request of this shard."""
+        for hosted in self._proposals.altered(number, reply):
+            self._advanced(hosted)
 
     @property
     def _is_idle(self) -> bool:
@@ -435,7 +399,8 @@ class ReplicationDesk:
         if self._is_idle:
             return None
         due = [at for at in (self._desk.next_deadline_ms,) if at is not None]
-        due += [at for at in (fetcher.due_ms() for fetcher in self._fetchers.values()) if at is not None]
+        if self.peers is not None:
+            due += [at for at in (fetcher.due_ms() for fetcher in self._fetchers.values()) if at is not None]
         if self._leading:
             due.append(self._look_ms)
         return min(due, default=None)

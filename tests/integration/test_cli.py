@@ -167,8 +167,8 @@ def test_what_was_produced_is_consumed(ringlog_command):
     ("nbytes", "advice"),
     [
         (2 << 20, "Use --codec, or let it take more: ringlog topic alter orders --config max.message.bytes="),
-        (10 << 20, "use --codec, or send it in parts"),
-        (33 << 20, "send it in parts"),
+        (10 << 20, "a frame takes 8388512. Use --codec, or send it in parts\n"),
+        (33 << 20, "more than 33554432 bytes. Send it in parts\n"),
     ],
 )
 def test_what_to_do_with_a_line_that_is_too_large_is_told_in_the_words_of_the_command(
@@ -373,3 +373,29 @@ def test_ctrl_c_stops_a_node_cleanly(tmp_path):
         node.kill()
         node.wait()
     assert (node.returncode, errors) == (ExitCode.OK, "")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topic", "create", "\udcff"],
+        ["topic", "describe", "\udcff"],
+        ["topic", "alter", "orders", "--config", "\udcff=1"],
+        ["consume", "\udcff"],
+        ["consume", "orders", "--group", "\udcff"],
+        ["group", "describe", "\udcff"],
+        ["group", "reset", "\udcff", "--to", "earliest"],
+        ["group", "delete", "\udcff", "--execute"],
+        ["produce", "\udcff"],
+    ],
+)
+def test_a_name_that_is_no_text_is_answered_in_one_line(ringlog_node, arguments):
+    with (
+        ringlog.Admin(ringlog_node.bootstrap) as admin,
+        ringlog.Consumer(ringlog_node.bootstrap, "g") as some,
+    ):
+        admin.create_topic("orders", 1)
+        some.commit({("orders", 0): 0})  # from here on the node knows of groups
+    done = CliRunner().invoke(ringlog_cli, [*arguments, "--bootstrap", ringlog_node.bootstrap], b"line\n")
+    assert done.exit_code == ExitCode.REFUSED
+    assert done.stderr.count("\n") == 1 and done.stderr.startswith("ringlog: ")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +17,7 @@ import pytest
 
 import ringlog
 from ringlog.client.commits import OffsetAndMetadata
-from ringlog.errors import InstanceFenced, InvalidRequest, OffsetOutOfRange
+from ringlog.errors import InstanceFenced, InvalidRequest, OffsetOutOfRange, RequestTimeout, UnknownTopic
 from tests.support.node import NodeProcess
 from tests.support.patience import stretched
 
@@ -88,7 +91,7 @@ class Team:
 
 @pytest.fixture
 def team(node, request):
-    made = Team(node.bootstrap, request.node.name[:100])
+    made = Team(node.bootstrap, re.sub(r"\W", "-", request.node.name)[-100:])
     yield made
     made.close()
 
@@ -182,6 +185,62 @@ def test_a_callback_of_a_commit_that_raises_does_not_end_the_consumer(team):
     one.commit_async(callback=raising)
     team.poll_until(lambda _found: done, one)
     one.commit()  # the thread that called back still serves
+
+
+@pytest.mark.parametrize("error", [ValueError, RequestTimeout, UnknownTopic])
+def test_what_a_callback_raises_comes_out_of_poll_whatever_it_is(team, error):
+    team.fill(6)
+    one = ringlog.Consumer(bootstrap=team.bootstrap, group_id=team.group, auto_offset_reset="earliest")
+    team.consumers.append(one)
+
+    def raising(tps):
+        raise error("the handler's own")
+
+    one.subscribe([team.topic], on_assigned=raising)
+    with pytest.raises(error, match="the handler's own"):
+        team.poll_until(lambda found: len(found) == 6, one)
+    assert len(team.poll_until(lambda found: len(found) >= 6, one)) == 6
+
+
+@pytest.mark.parametrize("end", [ringlog.Consumer.close, ringlog.Consumer.unsubscribe])
+def test_a_callback_that_raises_at_the_end_keeps_no_partition_from_others(team, end):
+    leaver = ringlog.Consumer(bootstrap=team.bootstrap, group_id=team.group)
+    team.consumers.append(leaver)
+
+    def raising(tps):
+        raise ValueError("the handler failed")
+
+    leaver.subscribe([team.topic], on_revoked=raising)
+    team.settle(leaver)
+    with pytest.raises(ValueError, match="the handler failed"):
+        end(leaver)
+    other = team.consumer()
+    team.settle(other)
+    assert len(other.assignment()) == PARTITIONS
+
+
+def test_a_callback_may_leave_the_group(team):
+    team.fill(6)
+    one = ringlog.Consumer(bootstrap=team.bootstrap, group_id=team.group, auto_offset_reset="earliest")
+    team.consumers.append(one)
+    one.subscribe([team.topic], on_assigned=lambda tps: one.unsubscribe())
+    with pytest.raises(InvalidRequest, match="there is nothing to read"):
+        team.poll_until(lambda found: False, one)
+
+
+def test_a_consumer_of_a_group_that_nobody_holds_goes_at_once_with_its_thread(team):
+    one = ringlog.Consumer(bootstrap=team.bootstrap, group_id=team.group, client_id="dropped")
+    one.subscribe([team.topic])
+    until = time.monotonic() + stretched(10)
+    while len(one.assignment()) < PARTITIONS:
+        assert time.monotonic() < until
+        one.poll(20)
+    gc.disable()
+    try:
+        del one
+        assert not [thread for thread in threading.enumerate() if thread.name == "ringlog-client-dropped"]
+    finally:
+        gc.enable()
 
 
 def test_a_slow_handler_causes_no_rebalance(team):

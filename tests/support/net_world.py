@@ -14,7 +14,8 @@ from ringlog.net.messages import (
     decode_body,
     encode_body,
 )
-from ringlog.net.service import NetService, NodeFacts
+from ringlog.net.metadata_desk import NodeFacts
+from ringlog.net.service import NetService
 from ringlog.ring.doorbell import Doorbell
 from ringlog.ring.frame import frame_header
 from ringlog.ring.link import LinkEnd, create_link
@@ -44,14 +45,18 @@ class NetWorld:
         self.sent: list[Sent] = []
         self.unreachable: set[bytes] = set()
         self.dead: set[int] = set()
+        self.near: dict[int, bytearray] = {}
+        """Memory of clients, by their descriptors of it."""
         self.stats = Stats(StatsPage(memoryview(bytearray(StatsPage.bytes_needed(1))), 1), 0)
+        self.facts = NodeFacts(["tcp://127.0.0.1:1"], "host", auto_create=True, topic_defaults={})
         self.service = NetService(
-            NodeFacts(["tcp://127.0.0.1:1"], "host", auto_create=True, topic_defaults={}),
+            self.facts,
             self.stats,
             controller=CONTROLLER,
             shard_process=lambda shard: SHARD_0 + shard,
             send=self._send,
             intact=lambda process: process not in self.dead,
+            map_near=self._map_near,
         )
         self.bell = Doorbell.create()
         self.fronts: dict[int, LinkEnd] = {}
@@ -69,6 +74,9 @@ class NetWorld:
             return False
         self.sent.append(Sent(routing_id, unpack_header(message), bytes(message[HEADER_BYTES:])))
         return True
+
+    def _map_near(self, routing_id: bytes, descriptor: int, nbytes: int) -> memoryview:
+        return memoryview(self.near[descriptor])[:nbytes].toreadonly()
 
     def connect(self, process: int) -> None:
         """A process begins, or begins anew."""

@@ -38,6 +38,7 @@ class ShardCluster:
         self.cut: set[int] = set()
         """Nodes that nobody hears, and that hear nobody."""
         self.fenced: set[int] = set()
+        self.leaving: set[int] = set()
         self.epochs = dict.fromkeys(NODES, 0)
         self.asked: list[AlterIsrRequest] = []
         settings = {key.replace("_", "."): value for key, value in config.items()}
@@ -72,7 +73,16 @@ class ShardCluster:
 
     def _brokers(self) -> list[MetadataRecord]:
         return [
-            Broker(node, epoch, f"{node}.{epoch}", "d", (), "", fenced=node in self.fenced)
+            Broker(
+                node,
+                epoch,
+                f"{node}.{epoch}",
+                "d",
+                (),
+                "",
+                fenced=node in self.fenced,
+                leaving=node in self.leaving,
+            )
             for node, epoch in self.epochs.items()
         ]
 
@@ -87,7 +97,7 @@ class ShardCluster:
     def hear(self, *nodes: int) -> None:
         """Nodes, or all, hear how the partition stands, though nothing changed."""
         for node in nodes or tuple(self.worlds):
-            self.worlds[node].delta(self.record)
+            self.worlds[node].delta(*self._brokers(), self.record)
 
     def fence(self, node: int) -> None:
         """A node fell silent: it leaves the in-sync replicas."""
@@ -111,11 +121,18 @@ class ShardCluster:
                 isr = tuple(member for member, _ in change.isr)
                 wishes.append(isr)
                 if error:
-                    state = IsrState(change.partition, error, 0, 0, 0, [])
-                    self.worlds[node].core.replication.altered(AlterIsrReply([state]))
+                    self.refuse(node, frame.correlation, error)
                 elif change.partition_epoch == self.record.partition_epoch:
                     self.tell(isr=isr)
         return wishes
+
+    def refuse(self, node: int, number: int, error: int) -> None:
+        """A leader is told that the proposal which it sent with a request was not taken; and how the partition is."""
+        record = self.record
+        state = IsrState(
+            PARTITION, error, record.leader, record.leader_epoch, record.partition_epoch, [*record.isr]
+        )
+        self.worlds[node].core.replication.altered(number, AlterIsrReply([state]))
 
     # -- time and frames ---------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@
 #include "columns.hpp"
 #include "copy_bytes.hpp"
 #include "py_batch_fields.hpp"
+#include "py_buffer.hpp"
 #include "py_bytes.hpp"
 #include "py_record_columns.hpp"
 #include "record_encode.hpp"
@@ -26,11 +27,13 @@ namespace {
 struct Room {
     int64_t records_target = kUnfoldedBytesMax;  // take only as many records as fit, at least one
     size_t headroom = 0;                         // bytes in front of the batch that the caller fills
+    const PyBuffer* into = nullptr;              // where it is made, if it fits there
 };
 
 // The GIL is released for the work when nothing of the source is a Python object.
+// Returns the batch behind its headroom; or, when it was made in the caller's memory, how many bytes it takes there.
 template <bool ReleaseGil, class Source>
-nb::bytearray encode(const Source& source, const BatchFields& fields, bool seal, const Room& room) {
+nb::object encode(const Source& source, const BatchFields& fields, bool seal, const Room& room) {
     struct MaybeRelease {
         PyThreadState* state = ReleaseGil ? PyEval_SaveThread() : nullptr;
         ~MaybeRelease() {
@@ -44,9 +47,18 @@ nb::bytearray encode(const Source& source, const BatchFields& fields, bool seal,
     }
     if (measured.error != EncodeError::kNone) raise_encode_error(measured.error, measured.record);
     const size_t size = at::kRecords + static_cast<size_t>(measured.records_bytes);
-    nb::bytearray batch = new_bytearray(room.headroom + size);
-    std::memset(memory_of(batch), 0, room.headroom);
-    uint8_t* const memory = memory_of(batch) + room.headroom;
+    nb::object made;
+    uint8_t* memory = nullptr;
+    if (room.into != nullptr && room.into->size() >= room.headroom + size) {
+        made = nb::int_(room.headroom + size);
+        memory = room.into->writable();
+    } else {
+        const nb::bytearray batch = new_bytearray(room.headroom + size);
+        memory = memory_of(batch);
+        made = batch;
+    }
+    std::memset(memory, 0, room.headroom);
+    memory += room.headroom;
     EncodeError error;
     {
         const MaybeRelease released;
@@ -56,12 +68,12 @@ nb::bytearray encode(const Source& source, const BatchFields& fields, bool seal,
         if (seal) seal_batch(memory, size);
     }
     if (error != EncodeError::kNone) raise_encode_error(error, 0);
-    return batch;
+    return made;
 }
 
-nb::bytearray encode_columns(nb::handle values, nb::handle keys, nb::handle timestamps, nb::handle headers,
-                             int64_t start, int64_t stop, const nb::tuple& fields, bool seal, nb::handle rows,
-                             int64_t bytes_target, size_t headroom) {
+nb::object encode_columns(nb::handle values, nb::handle keys, nb::handle timestamps, nb::handle headers,
+                          int64_t start, int64_t stop, const nb::tuple& fields, bool seal, nb::handle rows,
+                          int64_t bytes_target, size_t headroom, nb::handle into) {
     BorrowedColumns borrowed;
     const RecordColumns columns(borrowed, values, keys, timestamps, headers, rows);
     if (stop < 0) stop = columns.count;
@@ -72,7 +84,9 @@ nb::bytearray encode_columns(nb::handle values, nb::handle keys, nb::handle time
     columns.check_rows(start, stop);
     if (stop - start > kRecordsPerBatchMax) throw nb::value_error("more records than a batch may have");
     const auto records = static_cast<int32_t>(stop - start);
-    Room room{kUnfoldedBytesMax, headroom};
+    std::optional<PyBuffer> given;
+    if (!into.is_none()) given.emplace(into, PyBuffer::Access::kWrite);
+    Room room{kUnfoldedBytesMax, headroom, given ? &*given : nullptr};
     if (bytes_target > 0) {
         room.records_target = std::max<int64_t>(bytes_target - int64_t{at::kRecords}, kRecordBytesMin);
     }
@@ -186,8 +200,8 @@ void read_headers(const nb::object& lists, ObjectSource& source, std::vector<nb:
     }
 }
 
-nb::bytearray encode_objects(nb::handle values, nb::handle keys, nb::handle timestamps, nb::handle headers,
-                             const nb::tuple& fields, bool seal) {
+nb::object encode_objects(nb::handle values, nb::handle keys, nb::handle timestamps, nb::handle headers,
+                          const nb::tuple& fields, bool seal) {
     std::vector<nb::object> alive;
     ObjectSource source;
     const nb::object value_list = fast_sequence(values, "values must be a sequence");
@@ -257,7 +271,8 @@ nb::bytearray fold(nb::handle unfolded, nb::handle compressed, int16_t codec, si
 void bind_encode(nb::module_& m) {
     m.def("encode_columns", &encode_columns, nb::arg("values"), nb::arg("keys").none(), nb::arg("timestamps"),
           nb::arg("headers").none(), nb::arg("start"), nb::arg("stop"), nb::arg("fields"), nb::arg("seal"),
-          nb::arg("rows").none() = nb::none(), nb::arg("bytes_target") = 0, nb::arg("headroom") = 0);
+          nb::arg("rows").none() = nb::none(), nb::arg("bytes_target") = 0, nb::arg("headroom") = 0,
+          nb::arg("into").none() = nb::none());
     m.def("encode_objects", &encode_objects, nb::arg("values"), nb::arg("keys").none(), nb::arg("timestamps"),
           nb::arg("headers").none(), nb::arg("fields"), nb::arg("seal"));
     m.def("encode_empty", &encode_empty, nb::arg("last_offset"), nb::arg("max_timestamp"), nb::arg("fields"));

@@ -142,7 +142,7 @@ public:
     WriterHandle(nb::handle memory, uint64_t generation, int doorbell_fd)
         : Handle(memory, generation), doorbell_(doorbell_fd) {}
 
-    bool write(nb::handle data, uint32_t kind) {
+    bool write(nb::handle data, uint32_t kind, bool wakes) {
         const PyBuffer body(data);
         const RingAnswer answer =
             body.size() < kGilReleaseBytes
@@ -150,7 +150,7 @@ public:
                 : without_gil([&](RingWriter<>& writer) { return writer.write(readable(body), kind); });
         if (answer == RingAnswer::kFull) return false;
         if (answer != RingAnswer::kOk) raise_fault(answer);
-        wake_reader();
+        if (wakes) wake_reader();
         return true;
     }
 
@@ -335,7 +335,7 @@ void bind_ring(nb::module_& m) {
 
     nb::class_<WriterHandle>(m, "RingWriter")
         .def(nb::init<nb::handle, uint64_t, int>(), "memory"_a, "generation"_a, "doorbell_fd"_a = -1)
-        .def("write", &WriterHandle::write, "data"_a, "kind"_a = 0)
+        .def("write", &WriterHandle::write, "data"_a, "kind"_a = 0, "wakes"_a = true)
         .def("write_many", &WriterHandle::write_many, "offsets"_a, "data"_a, "kind"_a = 0)
         .def("claim", &WriterHandle::claim, "body_bytes"_a)
         .def("commit", &WriterHandle::commit, "kind"_a = 0)

@@ -142,3 +142,14 @@ def test_a_closed_pipe_ends_a_real_command_quietly(command, partition):
     assert process.wait(timeout=60) == ExitCode.OUTPUT_CLOSED
     assert process.stderr.read() == b""
     process.stderr.close()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["topic", "--help"]])
+def test_a_closed_pipe_ends_help_as_it_ends_any_command(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", *arguments], stdout=writer, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (ExitCode.OUTPUT_CLOSED, b"")

@@ -36,6 +36,11 @@ def test_a_line_without_its_separator_is_named():
         list(plain_chunks([[b"a::1", b"b::2"], [b"oops"]], key_separator=b"::"))
 
 
+def test_a_separator_that_is_no_text_is_shown_as_bytes():
+    with pytest.raises(BadLine, match=r"line 1 has no .*xff"):
+        list(plain_chunks([[b"oops"]], key_separator=b"\xff"))
+
+
 def test_headers_and_partition_of_the_command_line_go_to_every_record():
     [chunk] = plain_chunks([[b"1", b"2"]], headers=[("by", b"ann")], partition=3)
     assert (chunk.headers, chunk.partition) == ([[("by", b"ann")]] * 2, 3)

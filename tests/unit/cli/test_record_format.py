@@ -75,6 +75,8 @@ def test_json_has_every_part_of_the_record():
         ("time:5", StartKind.TIME, 5),
         ("time:2023-11-14T22:13:20Z", StartKind.TIME, 1_700_000_000_000),
         ("offset:1700000000123", StartKind.OFFSET, 1_700_000_000_123),
+        ("time:9223372036854775807", StartKind.TIME, 2**63 - 1),
+        ("1960-01-01T00:00:00Z", StartKind.TIME, 0),
     ],
 )
 def test_a_place_to_begin_is_a_word_an_offset_or_a_time(text, kind, value):
@@ -84,4 +86,10 @@ def test_a_place_to_begin_is_a_word_an_offset_or_a_time(text, kind, value):
 @pytest.mark.parametrize("text", ["", "yesterday", "-1", "2023-13-01", "offset:x", "٣"])
 def test_a_place_that_is_none_is_answered_with_those_there_are(text):
     with pytest.raises(ValueError, match="say beginning, end, an offset"):
+        parse_start(text)
+
+
+@pytest.mark.parametrize("text", ["time:9223372036854775808", "offset:9223372036854775808", "9" * 5000])
+def test_a_number_that_no_log_could_have_is_named(text):
+    with pytest.raises(ValueError, match="more than an offset or a time can be"):
         parse_start(text)

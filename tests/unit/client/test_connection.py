@@ -11,7 +11,9 @@ import weakref
 
 import pytest
 
+from ringlog.client import connection as module
 from ringlog.client.connection import Connection
+from ringlog.client.link import Link
 from ringlog.client.settings import ClientSettings
 from ringlog.errors import (
     ClientClosed,
@@ -266,3 +268,38 @@ def test_a_bug_on_the_io_thread_is_told_to_everyone_who_comes_later(connection):
         ask(connection)
     with pytest.raises(InvariantBroken):
         connection.wake()
+
+
+def test_an_address_that_can_be_none_is_one_where_nobody_listens_and_the_client_can_be_closed(monkeypatch):
+    monkeypatch.setattr(module, "endpoints_of", lambda bootstrap: ["tcp://two words:9400"])
+    connection = Connection(ClientSettings())
+    with pytest.raises(NodeUnavailable, match="no node answers"):
+        ask(connection, timeout_s=0.3)
+    connection.close()
+    assert not client_threads()
+
+
+def test_a_socket_that_a_bug_left_open_does_not_keep_a_client_from_closing(node, monkeypatch):
+    monkeypatch.setattr(Link, "close", lambda self: None)
+    connection = Connection(ClientSettings(bootstrap=node.bootstrap))
+    assert ask(connection) == 1001
+    closing = threading.Thread(target=connection.close, daemon=True)
+    closing.start()
+    closing.join(10)
+    assert not closing.is_alive()
+
+
+def test_a_thread_that_has_the_number_of_the_ended_io_thread_is_not_taken_for_it(node, connection):
+    ask(connection)
+    loop = connection._loop
+    connection.close()
+    loop._thread._ident = threading.get_ident()
+    assert not loop.on_thread()
+    with pytest.raises(ClientClosed):
+        ask(connection)
+
+
+def test_what_no_frame_can_carry_is_refused(connection):
+    for wrong in ("\ud800", "a\udcff"):
+        with pytest.raises(InvalidRequest, match="cannot be sent"):
+            connection.topic(wrong)

@@ -13,6 +13,7 @@ import weakref
 import pytest
 
 from ringlog.client import consumer as module
+from ringlog.client.commits import check_offsets
 from ringlog.client.consumer import Consumer
 from ringlog.client.consumer_settings import ConsumerSettings
 from ringlog.client.offsets import OffsetAndTimestamp
@@ -47,10 +48,39 @@ def test_without_a_group_nothing_is_committed_or_subscribed():
             call()
 
 
-@pytest.mark.parametrize("wrong", ["", "x" * 300, 7])
+@pytest.mark.parametrize("wrong", ["", "x" * 300, 7, "\ud800"])
 def test_a_group_has_a_name(wrong):
-    with pytest.raises(InvalidRequest, match="group_id is a str"):
+    with pytest.raises(InvalidRequest, match="group_id"):
         Consumer(group_id=wrong)
+
+
+@pytest.mark.parametrize("wrong", [{"topics": [7]}, {"topics": ["\ud800"]}, {"pattern": "\ud800-*"}])
+def test_what_is_subscribed_to_has_a_name(broker, wrong):
+    with pytest.raises(InvalidRequest, match="topic"):
+        Consumer(group_id="g").subscribe(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [-1, 2**63, 2**70, True, 1.5, "3", None])
+def test_an_offset_that_no_log_could_have_is_refused_and_the_consumer_lives(broker, wrong):
+    broker.append(0, 3)
+    consumer = reading()
+    for call in (
+        lambda: consumer.seek(TP, wrong),
+        lambda: consumer.assign([(*TP, wrong)]),
+        lambda: check_offsets({TP: wrong}),
+    ):
+        with pytest.raises(InvalidRequest, match="an offset is a number"):
+            call()
+    with pytest.raises(InvalidRequest, match="a time is milliseconds"):
+        consumer.offsets_for_times({TP: wrong})
+    assert len(consumer.poll(0)) == 3
+    consumer.seek(TP, 2**63 - 1)
+
+
+@pytest.mark.parametrize("wrong", [(1, "\ud800"), (1, 7), (1, "x" * 5000), (1, "x", 2)])
+def test_what_cannot_be_noted_with_a_commit_is_refused(wrong):
+    with pytest.raises(InvalidRequest):
+        check_offsets({TP: wrong})
 
 
 def test_polling_returns_at_most_what_was_asked_for(broker):
@@ -267,6 +297,25 @@ def test_an_interrupt_between_taking_and_returning_loses_nothing(broker, monkeyp
             poll(0)
     monkeypatch.setattr(consumer._driver, "advance", advance)
     assert [record.offset for record in consumer.poll(0)] == [0, 1, 2, 3]
+
+
+def test_records_that_a_poll_has_in_its_hands_are_not_polled_for_those_who_commit_meanwhile(
+    broker, monkeypatch
+):
+    for partition in range(3):
+        broker.append(partition, 10)
+    consumer = reading(*[("t", partition) for partition in range(3)])
+    seen = []
+    next_head = consumer._driver.next_head
+
+    def look_in_the_middle():
+        seen.append(sum(consumer._user_positions(consumer.assignment()).values()))
+        return next_head()
+
+    monkeypatch.setattr(consumer._driver, "next_head", look_in_the_middle)
+    assert len(consumer.poll(0)) == 30
+    assert seen and set(seen) == {0}
+    assert sum(consumer._user_positions(consumer.assignment()).values()) == 30
 
 
 def test_a_closed_consumer_says_so(broker):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -26,7 +27,7 @@ from ringlog.errors import (
     UnknownTopic,
 )
 from ringlog.net.framing import Acks, Api
-from ringlog.net.messages import TopicMetadata
+from ringlog.net.messages import PartitionMetadata, TopicMetadata
 from ringlog.records.decode import decode
 from ringlog.records.partitioner import partition_for
 from tests.support.patience import stretched
@@ -71,6 +72,19 @@ def test_text_is_sent_as_utf_8_and_headers_may_be_a_list(node, producer):
     assert (record.value, record.headers) == ("é".encode(), [("a", b"x"), ("a", None)])
 
 
+def test_text_that_utf_8_has_no_form_for_is_refused(producer):
+    for wrong in (
+        {"value": "\ud800"},
+        {"value": b"", "key": "\ud800"},
+        {"value": b"", "headers": {"\ud800": b""}},
+    ):
+        with pytest.raises(InvalidRequest, match="surrogates"):
+            producer.produce("t", **wrong)
+    for columns in ({"values": ["\ud800"]}, {"values": [b""], "keys": ["\ud800"]}):
+        with pytest.raises(InvalidRequest, match="surrogates"):
+            producer.produce_many("t", **columns)
+
+
 def test_a_key_decides_the_partition_as_kafka_does(node, producer):
     for i in range(50):
         key = b"key-%d" % i
@@ -81,6 +95,19 @@ def test_a_named_partition_is_used_and_a_wrong_one_refused(producer):
     assert producer.produce("t", b"v", partition=2).result(5).partition == 2
     with pytest.raises(InvalidRequest, match="0 to 3"):
         producer.produce("t", b"v", partition=4)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_partition_that_was_just_added_can_be_named(node, producer, many):
+    producer.produce("t", b"v").result(5)
+    place = PartitionMetadata(4, node.topics["t"].partitions[0].partition + 4, 0, 0)
+    node.topics["t"].partitions.append(place)
+    if many:
+        assert producer.produce_many("t", [b"v"], partition=4).result(5)[0].partition == 4
+    else:
+        assert producer.produce("t", b"v", partition=4).result(5).partition == 4
+    with pytest.raises(InvalidRequest, match="0 to 4"):
+        producer.produce("t", b"v", partition=5)
 
 
 def test_records_of_a_partition_keep_their_order_and_their_offsets(node, producer):
@@ -107,6 +134,15 @@ def test_a_lost_node_costs_nothing_and_doubles_nothing(node):
         producer.flush(30)
     assert [future.result(0).offset for future in futures] == list(range(3000))
     assert len(values(node)) == 3000
+
+
+def test_an_error_carries_its_advice_apart_and_survives_pickling(producer):
+    with pytest.raises(BatchTooLarge) as caught:
+        producer.produce_many("t", [b"x" * (9 << 20)])
+    for error in (caught.value, pickle.loads(pickle.dumps(caught.value))):
+        assert error.advice == "Set compression_type, or send it in parts"
+        assert error.compression_helps
+        assert str(error) == f"{error.what}. {error.advice}"
 
 
 def test_what_is_wrong_is_named(producer):
@@ -454,6 +490,17 @@ def test_columns_that_do_not_fit_are_refused(producer):
         producer.produce_many("t", [b"a", 17])
 
 
+@pytest.mark.parametrize("wrong", [[2**63], [None], ["soon"], "soon", 1.5, 2**70])
+def test_timestamps_that_are_none_are_refused(producer, wrong):
+    with pytest.raises(InvalidRequest):
+        producer.produce_many("t", [b"v"], timestamps=wrong)
+
+
+def test_values_that_are_none_at_all_are_refused(producer):
+    with pytest.raises(InvalidRequest, match="values must be a list"):
+        producer.produce_many("t", None)
+
+
 def test_nothing_at_all_is_done_at_once(producer):
     future = producer.produce_many("t", [])
     called = []
@@ -505,3 +552,36 @@ def test_other_topics_go_on_when_one_was_deleted(node, producer):
     assert isinstance(lost.exception(60), UnknownTopic)
     producer.flush(10)
     assert all(future.done() and future.exception(0) is None for future in kept)
+
+
+def test_a_topic_that_was_made_anew_with_fewer_partitions_is_written_to(node, producer):
+    for partition in range(4):
+        producer.produce("t", b"old", partition=partition).result(5)
+    delete(node, "t")
+    node.create("filler")
+    node.create("t", 2)
+    lost = producer.produce("t", b"to a partition that is no more", partition=3)
+    with pytest.raises(UnknownTopic, match="was made anew with partitions 0 to 1"):
+        lost.result(30)
+    new = [producer.produce("t", b"new", key=b"%d" % i) for i in range(40)]
+    assert [future.result(10).partition for future in new] == [partition_for(b"%d" % i, 2) for i in range(40)]
+    spread = producer.produce_many("t", [b"new"] * 40, keys=[b"%d" % i for i in range(40)])
+    assert sum(part.count for part in spread.result(10)) == 40
+    with pytest.raises(InvalidRequest, match="0 to 1"):
+        producer.produce("t", b"v", partition=3)
+
+
+def test_a_close_that_may_not_wait_loses_nothing(node, producer):
+    refused = threading.Event()
+    rest = []
+
+    def close(future):
+        rest.extend(producer.produce("t", b"%d" % i, partition=0) for i in range(1000))
+        with pytest.raises(InvalidRequest, match="may not wait"):
+            producer.close()
+        refused.set()
+
+    producer.produce("t", b"first", partition=0, on_delivery=close).result(5)
+    assert refused.wait(5)
+    producer.flush(10)
+    assert all(future.result(0).durability == "flushed" for future in rest)

@@ -9,6 +9,8 @@ from ringlog.client.settings import ProducerSettings, acks_of, endpoints_of, set
 from ringlog.errors import InvalidRequest
 from ringlog.model import Codec
 from ringlog.net.framing import Acks
+from ringlog.records.decode import decode
+from ringlog.records.encode import encode
 
 
 def made(**given):
@@ -50,11 +52,37 @@ def test_an_unknown_setting_is_refused_with_the_nearest(name):
         ({"bootstrap": "nowhere"}, "host:port"),
         ({"bootstrap": "http://a:1"}, "host:port"),
         ({"bootstrap": 17}, "bootstrap"),
+        ({"bootstrap": "two words:1"}, "host:port"),
+        ({"bootstrap": "*:9400"}, "host:port"),
+        ({"bootstrap": "h:\u0661\u0662"}, "host:port"),
+        ({"bootstrap": "\ud800:9400"}, "host:port"),
+        ({"bootstrap": "h:1,a;b:2"}, "host:port"),
+        ({"bootstrap": "ipc:///" + "x" * 200}, "ipc:///path"),
+        ({"bootstrap": "ipc:///a\0b"}, "ipc:///path"),
+        ({"client_id": "\ud800"}, "client_id"),
+        ({"linger_ms": float("nan")}, "linger_ms must be at most"),
+        ({"linger_ms": float("inf")}, "linger_ms must be at most"),
+        ({"max_block_ms": 2**70}, "max_block_ms must be at most"),
+        ({"delivery_timeout_ms": 2**31}, "delivery_timeout_ms must be at most"),
+        ({"compression_type": "gzip", "compression_level": 10}, "of gzip must lie between 0 and 9"),
+        ({"compression_type": "lz4", "compression_level": -1}, "of lz4 must lie between 1 and 17"),
+        ({"compression_type": "zstd", "compression_level": 23}, "of zstd must lie between"),
+        ({"compression_type": "snappy", "compression_level": 1}, "snappy has no levels"),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_is_allowed(given, said):
     with pytest.raises(InvalidRequest, match=said):
         made(**given)
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"), [("gzip", (0, 1, 9)), ("lz4", (1, 17)), ("zstd", (-131072, -5, 0, 1, 22))]
+)
+def test_every_level_that_is_allowed_works(codec, levels):
+    for level in levels:
+        settings = made(compression_type=codec, compression_level=level)
+        batch = encode([b"lamp" * 50], timestamps=0, codec=settings.codec, level=level)
+        assert [record.value for record in decode(batch)] == [b"lamp" * 50]
 
 
 @pytest.mark.parametrize("acks", ["all", -1, "-1"])

@@ -9,7 +9,7 @@ import pytest
 
 from ringlog.controller import brokers, isr, leaders
 from ringlog.controller.active import ActiveController
-from ringlog.controller.commands import Outcome, create_topic, topic_metadata
+from ringlog.controller.commands import Outcome, alter_topic, create_topic, topic_metadata
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import (
     Broker,
@@ -30,7 +30,7 @@ from ringlog.net.cluster_messages import (
     RegisterBrokerReply,
     RegisterBrokerRequest,
 )
-from ringlog.net.messages import CreateTopicRequest
+from ringlog.net.messages import AlterTopicRequest, CreateTopicRequest
 
 
 def replay(image: MetadataImage, records: list[MetadataRecord]) -> None:
@@ -131,6 +131,9 @@ def test_more_in_sync_replicas_than_replicas_are_refused():
     request = CreateTopicRequest("u", 1, 2, {"min.insync.replicas": "3"})
     with pytest.raises(InvalidRequest, match="could ever be written"):
         create_topic(image, request, shards=1, default_partitions=1, nodes=6)
+    with pytest.raises(InvalidRequest, match="could ever be written"):
+        alter_topic(image, AlterTopicRequest("t", {"min.insync.replicas": "4"}))
+    alter_topic(image, AlterTopicRequest("t", {"min.insync.replicas": "3"}))
 
 
 def test_a_topic_with_more_replicas_than_the_cluster_has_nodes_waits_for_nobody():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ringlog.controller import brokers, isr, moves
+from ringlog.controller import brokers, isr, leaders, moves
 from ringlog.controller.commands import create_topic
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Partition, decode_record, encode_record
@@ -79,6 +79,45 @@ def test_a_move_is_called_off():
     assert (after.replicas, after.isr, after.leader) == (before.replicas, before.isr, before.leader)
     (again,) = reassign(image, ("t", 0, [])).moves
     assert again.error == "INVALID_REQUEST" and "not being moved" in again.message
+
+
+def come_into_sync(image: MetadataImage, *more: int) -> None:
+    """The leader of the first partition finds more replicas in sync; the preferred one leads from then on."""
+    found = partition(image)
+    members = [(node_id, image.brokers[node_id].broker_epoch) for node_id in (*found.isr, *more)]
+    change = IsrChange(found.partition, found.leader_epoch, found.partition_epoch, members)
+    epoch = image.brokers[found.leader].broker_epoch
+    done(image, isr.alter_isr(image, AlterIsrRequest(found.leader, epoch, [change])))
+    for record in leaders.preferred(image):
+        image.replay(record)
+
+
+def test_a_move_that_takes_the_place_of_another_leaves_no_leader_that_is_no_replica():
+    image = cluster(nodes=5, factor=2, partitions=1)
+    old = partition(image).replicas
+    new, other, last = (node for node in (1, 2, 3, 4, 5) if node not in old)
+    reassign(image, ("t", 0, [new, other]))
+    come_into_sync(image, new)
+    led_by_new = partition(image)
+    assert led_by_new.leader == new
+    reassign(image, ("t", 0, [old[0], last]))
+    after = partition(image)
+    assert set(after.replicas) == {*old, last} and set(after.isr) == set(old)
+    assert after.leader == old[0] and after.leader_epoch == led_by_new.leader_epoch + 1
+
+
+def test_a_move_that_would_take_away_all_that_is_in_sync_is_refused():
+    image = cluster(nodes=4, factor=1, partitions=1)
+    (old,) = partition(image).replicas
+    new, other, last = (node for node in (1, 2, 3, 4) if node != old)
+    reassign(image, ("t", 0, [new, other]))
+    come_into_sync(image, new)
+    for record in brokers.fence(image, old):
+        image.replay(record)
+    before = partition(image)
+    assert before.isr == (new,)
+    (result,) = reassign(image, ("t", 0, [last])).moves
+    assert result.error == "PARTITION_BUSY" and partition(image) == before
 
 
 def test_one_move_that_cannot_be_does_not_stop_the_others():

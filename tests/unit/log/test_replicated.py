@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
-from ringlog.errors import InvariantBroken, PartitionFenced
+from ringlog.errors import InvariantBroken, PartitionBusy, PartitionFenced
 from ringlog.limits import MIB
 from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.replicated import append_as_they_are
-from ringlog.log.settings import LogSettings
+from ringlog.log.settings import FlushPolicy, LogSettings
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
 from ringlog.records.decode import decode
@@ -70,6 +71,74 @@ def test_gaps_are_kept_and_read_over_also_after_a_crash():
     assert log.next_offset == 101
     assert [tuple(start) for start in log.epochs.starts] == [(1, 0), (2, 20)]
     assert again.read_now(NAME, 0, MIB).tobytes()[: len(data)] == bytes(data)
+
+
+FAR = 2**31 + 100
+"""Further than a segment's index can say: as far as that, old records may have gone from a compacted log."""
+LARGE = bytes(5_000)
+"""More than lies between two entries of an index."""
+
+
+@pytest.mark.parametrize(
+    "before",
+    [[], [(0, 1, LARGE)], [(0, 1, LARGE), (FAR - 50, 1, LARGE)]],
+    ids=["into an empty log", "behind a batch", "behind another gap"],
+)
+@pytest.mark.parametrize("flush", ["ack", "os"])
+@pytest.mark.parametrize("ends", ["crash", "stop"])
+def test_a_gap_that_no_segment_spans_begins_a_new_one(before, flush, ends):
+    disk = new_disk()
+    settings = msgspec.structs.replace(COMPACTED, flush=FlushPolicy.parse(flush))
+    store, log = opened(disk, settings)
+    wanted = [*before, (FAR, 2, LARGE), (FAR + 7, 2, b"b"), (3 * FAR, 3, LARGE), (3 * FAR + 1, 3, b"c")]
+    offsets = [offset for offset, _, _ in wanted]
+    while wanted:  # as a follower does: what was not taken is asked for again
+        append(store, stamped(*wanted))
+        assert log.next_offset > wanted[0][0]
+        wanted = [batch for batch in wanted if batch[0] >= log.next_offset]
+    store.drain(now_ms=0)
+    assert log.held_offset == log.next_offset == 3 * FAR + 2
+
+    def read(store: LogStore) -> list[int]:
+        found, at = [], 0
+        while at < log.next_offset:
+            slices = store.read_now(NAME, at, MIB)
+            found += [record.offset for record in decode(slices.tobytes())]
+            assert slices.next_offset > at
+            at = slices.next_offset
+        return found
+
+    assert read(store) == offsets
+    if ends == "stop":
+        store.close(now_ms=0)
+    else:
+        disk = disk.crash(random.Random(1), survival=0.0)
+    for _ in range(2):
+        store, log = opened(disk, settings)
+        assert (log.log_start_offset, log.next_offset) == (0, 3 * FAR + 2)
+        assert store.reports[NAME].problems == []
+        assert read(store) == offsets
+        assert store.read_now(NAME, FAR + 1_000, MIB).next_offset > 3 * FAR
+        disk = disk.crash(random.Random(2), survival=0.0)
+    log = store.truncate(NAME, FAR + 1_000, now_ms=0)
+    assert log.next_offset == FAR + 8 and read(store) == [offset for offset in offsets if offset < 2 * FAR]
+
+
+def test_a_gap_for_which_there_was_no_memory_begins_one_segment(monkeypatch):
+    store, log = opened(new_disk())
+    append(store, stamped((0, 1, LARGE)))
+    with monkeypatch.context() as patch:
+
+        def busy(*_: object) -> None:
+            raise PartitionBusy("for the test")
+
+        patch.setattr(log, "copy_in", busy)
+        with pytest.raises(PartitionBusy):
+            append(store, stamped((FAR, 1, LARGE)))
+    append(store, stamped((FAR, 1, LARGE)))
+    store.drain(now_ms=0)
+    assert [segment.base_offset for segment in log.segments] == [0, FAR]
+    assert [record.offset for record in decode(store.read_now(NAME, 0, MIB).tobytes())] == [0, FAR]
 
 
 def test_gaps_outlast_a_change_to_a_policy_that_leaves_none():

@@ -61,7 +61,7 @@ def test_a_frame_goes_into_a_ring_as_it_came():
 
 
 def test_every_api_is_answered_by_exactly_one_kind_of_process():
-    assert set(Api) == SHARD_APIS | CONTROLLER_APIS | {Api.METADATA}
+    assert set(Api) == SHARD_APIS | CONTROLLER_APIS | {Api.METADATA, Api.SHARE_MEMORY}
     assert not SHARD_APIS & CONTROLLER_APIS
 
 

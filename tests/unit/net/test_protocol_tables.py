@@ -122,6 +122,8 @@ def test_the_produce_reply_of_the_document_is_that_of_the_code():
         ("Moving replicas (26 to 28)", 3, move_messages.MoveResult),
         ("Moving replicas (26 to 28)", 4, move_messages.AlterClusterRequest),
         ("Moving replicas (26 to 28)", 6, move_messages.AlterClusterReply),
+        ("Shared memory (29)", 0, messages.ShareMemoryRequest),
+        ("Shared memory (29)", 1, messages.ShareMemoryReply),
         ("Errors", 0, messages.ErrorReply),
     ],
 )

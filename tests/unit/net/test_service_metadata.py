@@ -105,7 +105,7 @@ def test_a_request_that_fits_no_ring_is_refused_and_owes_nothing(world):
 
 
 def test_a_topic_is_not_created_where_that_is_forbidden(world):
-    world.service._facts.auto_create = False
+    world.facts.auto_create = False
     world.ask(Api.METADATA, MetadataRequest(["new"], create=True))
     assert [topic.error for topic in metadata(*world.take_sent()).topics] == ["UNKNOWN_TOPIC"]
 

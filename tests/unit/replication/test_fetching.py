@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
 from ringlog.limits import (
     REPLICA_BACKOFF_MS,
     REPLICA_FETCH_BYTES,
@@ -116,6 +120,40 @@ def test_one_fetch_is_on_its_way_and_news_overtakes_it():
     assert fetcher.next_fetch(3, ROOM) is not None
     fetcher.add(follower.replicas[0], follower.logs[0])
     assert fetcher.next_fetch(4, ROOM) is None, "two are under way"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_while_nothing_is_to_be_sent_nothing_is_due(seed):
+    """Otherwise a shard would look for something to do without a rest, for as long as its leader does not answer."""
+    dice, now_ms = random.Random(seed), 0
+    _, _, follower, fetcher = pair()
+    fetches: list = []
+    for _ in range(300):
+        now_ms += dice.choice((0, 1, 5, 30, 400))
+        p = dice.randrange(3)
+        match dice.randrange(8):
+            case 0:
+                fetcher.add(follower.replicas[p], follower.logs[p])
+            case 1:
+                fetcher.remove(p)
+            case 2:
+                fetcher.pause(p, now_ms)
+            case 3:
+                follower.logs[p].append(1, 1)
+                fetcher.progressed(p)
+            case 4:
+                follower.logs[p].flush()
+                fetcher.progressed(p)
+            case 5 if fetches:
+                plan = Plan("net", fetches.pop(0), False, [])
+                fetcher.take(answer(plan, p, nbytes=dice.choice((0, REPLICA_LULL_BYTES))), now_ms)
+            case 6 if dice.random() < 0.2:
+                fetcher.failed(now_ms)
+        while (fetch := fetcher.next_fetch(now_ms, ROOM)) is not None:
+            fetches.append(fetch)
+        fetcher.report()
+        due_ms = fetcher.due_ms()
+        assert due_ms is None or due_ms > now_ms
 
 
 def test_after_a_small_answer_the_next_fetch_waits_for_the_flush_and_reports_it():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ringlog.errors import CorruptBatch, ReplicaHalted
+from ringlog.errors import CorruptBatch, PartitionBusy, ReplicaHalted
 from ringlog.replication.follower import Append, BeginAt, Follower, Ignore, Truncate
 from ringlog.replication.messages import Part
 from ringlog.replication.view import PartitionView
@@ -65,6 +65,16 @@ def test_what_is_committed_is_never_cut():
 def test_in_a_compacted_log_an_epoch_may_have_vanished_from_the_leaders_history():
     log, role = MemoryLog(spans((0, 9, 1), (10, 19, 2))), Follower(VIEW._replace(compacted=True), 12)
     assert role.take(part(20, diverging=(1, 10)), [], log) == Truncate(10)
+
+
+def test_an_empty_log_cannot_be_cut_it_halts_once_its_leader_knows_that_it_is_empty(monkeypatch):
+    log, role = MemoryLog(spans((0, 9, 1), (10, 19, 2))), Follower(VIEW._replace(compacted=True), 20)
+    log.delete_below(20)
+    with monkeypatch.context() as patch, pytest.raises(PartitionBusy):
+        patch.setattr(MemoryLog, "durable_start_offset", 10)
+        role.take(part(20, diverging=(1, 15)), [], log)
+    with pytest.raises(ReplicaHalted, match="below offset 20, where this log begins"):
+        role.take(part(20, diverging=(1, 15)), [], log)
 
 
 def test_it_begins_anew_where_the_leaders_log_begins():

@@ -133,6 +133,13 @@ def test_an_empty_follower_that_begins_behind_the_start_of_the_log_has_no_other_
     assert fetch(role, log, 3, want(10, last_epoch=-1, start=0)) == Diverged(EpochEnd(-1, 0)), "not empty"
 
 
+def test_an_empty_follower_has_no_other_history_also_if_its_last_epoch_was_compacted_away_here():
+    log = MemoryLog(spans((0, 9, 1), (20, 29, 4)))
+    role, _ = leader(log)
+    assert fetch(role, log, 2, want(20, last_epoch=3, start=20)) == Serve(20)
+    assert fetch(role, log, 3, want(20, last_epoch=3)) == Diverged(EpochEnd(1, 20)), "not empty"
+
+
 def test_nothing_is_committed_while_too_few_are_in_sync():
     role, log = leader(view=VIEW._replace(isr=(1,)))
     assert role.high_watermark == 0
@@ -182,6 +189,32 @@ def test_a_follower_that_keeps_up_with_a_busy_leader_stays():
                 role, log, node, want(end, last_epoch=log.end_of(5).epoch if end > 10 else 4), now_ms=now_ms
             )
         assert role.propose(log, LAG_MS, now_ms) is None
+
+
+def test_a_follower_that_reports_more_often_than_its_way_is_long_keeps_up_all_the_same():
+    role, log = leader()
+    ends = [log.end_offset]
+    for now_ms in range(1, 5 * LAG_MS):
+        log.append(5, 1)
+        log.flush()
+        ends.append(log.end_offset)
+        end = ends[
+            max(0, now_ms - 3)
+        ]  # what it holds is always three milliseconds old, and told every millisecond
+        for node in (2, 3):
+            fetch(role, log, node, want(end, last_epoch=5 if end > 10 else 4), now_ms=now_ms)
+        assert role.propose(log, LAG_MS, now_ms) is None
+
+
+def test_a_follower_that_held_all_of_an_idle_log_does_not_lag_with_the_next_record():
+    role, log = leader()
+    for node in (2, 3):
+        fetch(role, log, node, want(10))
+    for now_ms in range(0, 10 * LAG_MS, LAG_MS // 4):
+        assert role.propose(log, LAG_MS, now_ms) is None
+    log.append(5, 1)
+    assert role.propose(log, LAG_MS, 10 * LAG_MS) is None
+    assert role.propose(log, LAG_MS, 11 * LAG_MS) is not None
 
 
 def test_a_replica_that_is_proposed_to_join_counts_at_once():

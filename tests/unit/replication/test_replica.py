@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ringlog.errors import NotLeader, PartitionOffline, ReplicaHalted
+from ringlog.errors import NotEnoughReplicas, NotLeader, PartitionOffline, ReplicaHalted
 from ringlog.model import NO_LEADER
 from ringlog.replication.view import PartitionView
 from tests.support.replica_world import PARTITION, MemoryLog, Node, fetch, spans
@@ -38,6 +38,27 @@ def test_a_change_of_the_isr_keeps_the_role():
     assert not one.follow(changed) and not two.follow(changed)
     assert one.replica.leader is role and role.view == changed
     assert two.replica.follower is not None and two.replica.follower.view == changed
+
+
+def test_settings_that_changed_are_followed_though_the_partition_did_not():
+    one, two = Node(1), Node(2)
+    alone = VIEW._replace(isr=(1,), min_insync=2)
+    one.follow(alone)
+    two.follow(alone)
+    role = one.replica.leader
+    with pytest.raises(NotEnoughReplicas):
+        role.must_take()
+    less = alone._replace(min_insync=1, compacted=True)
+    assert not one.follow(less) and not two.follow(less)
+    assert one.replica.leader is role
+    role.must_take()
+    assert two.replica.follower.view == less
+
+
+def test_nobody_follows_a_leader_that_is_no_replica():
+    one = Node(1)
+    assert one.follow(VIEW._replace(leader=9))
+    assert one.replica.leader is None and one.replica.follower is None
 
 
 def test_the_watermark_outlives_the_role():

@@ -61,6 +61,22 @@ def test_whatever_is_published_wakes_a_sleeping_reader_once(bell, pair, publish)
         assert not bell.wait(0)  # one announcement, one ring
 
 
+def test_what_need_not_wake_a_sleeping_reader_is_read_when_something_else_wakes_it(bell, pair) -> None:
+    writer, reader = pair
+    assert reader.announce_wait()
+    assert writer.write(b"quiet", wakes=False)
+    assert not bell.wait(0)
+    assert writer.write(b"loud")
+    assert bell.wait(0)
+    assert [bytes(message.body) for message in reader.read_all()] == [b"quiet", b"loud"]
+
+
+def test_a_reader_that_is_about_to_sleep_sees_also_what_wakes_nobody(bell, pair) -> None:
+    writer, reader = pair
+    assert writer.write(b"quiet", wakes=False)
+    assert not reader.announce_wait()
+
+
 def test_a_writer_keeps_ringing_the_doorbell_that_it_was_given(bell) -> None:
     ring = Ring.create(bytearray(ring_bytes(4096)), capacity_bytes=4096)
     given = Doorbell(os.dup(bell.fd))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from ringlog.controller.records import TopicConfig
 from ringlog.limits import REPLICA_LAG_MS_DEFAULT
 from ringlog.model import Durability
 from ringlog.net.framing import Acks, Api
@@ -236,6 +237,21 @@ def test_too_few_in_sync_replicas_are_said_so():
     assert reply.error.code == "NOT_ENOUGH_REPLICAS" and reply.error.retriable
 
 
+def test_a_smaller_min_insync_is_felt_at_once_also_by_who_waits():
+    cluster = ShardCluster(min_insync=3)
+    produce(cluster, 1, b"a")
+    cluster.tell(isr=(1, 2))
+    cluster.cut.add(3)
+    cluster.run()
+    assert replies(cluster, 1) == []
+    for world in cluster.worlds.values():
+        world.delta(TopicConfig(1, {"min.insync.replicas": "2"}))
+    assert acked(cluster, 1) == [0]
+    produce(cluster, 1, b"b")
+    cluster.run()
+    assert acked(cluster, 1) == [1]
+
+
 def test_a_partition_without_a_leader_says_what_to_do():
     cluster = ShardCluster()
     cluster.tell(leader=-1, leader_epoch=2, isr=(1,))
@@ -447,3 +463,16 @@ def test_followers_go_on_when_the_recent_tail_has_filled_their_memory():
         cluster.run(4)
         assert acked(cluster, 1) == [number]
     assert cluster.worlds[3].store.memory_free_bytes < 4 << 20, "there is no more room than at any time later"
+
+
+def test_a_shard_rests_while_no_process_speaks_with_other_nodes():
+    cluster = ShardCluster()
+    cluster.run()
+    replication = cluster.worlds[2].core.replication
+    replication.forget(replication.peers)
+    cluster.elect(3, 2)  # a new leader is asked at once, as soon as somebody carries that
+    now_ms = cluster.worlds[2].now_ms
+    replication.work(now_ms)
+    assert replication.next_due_ms is None
+    replication.connect(cluster.peers[2], now_ms)
+    assert replication.next_due_ms is not None

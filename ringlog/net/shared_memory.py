@@ -1,0 +1,55 @@
+"""Memory that one process of a host lets another one read: a memfd, found by its descriptor in /proc.
+
+It must be sealed against a change of its size. Whoever reads a mapping beyond the end of its file is killed, and a
+client that could cut its file off could kill a network process.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import stat
+
+from ringlog.errors import InvalidRequest, LimitExceeded
+from ringlog.limits import NEAR_MEMORY_BYTES_MAX
+
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+
+def make_shared(name: str, nbytes: int) -> int:
+    """The descriptor of new memory that others may map. OSError where the system gives none."""
+    descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(descriptor, nbytes)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def map_shared(process: int | None, descriptor: int, nbytes: int) -> memoryview:
+    """The memory that another process has behind a descriptor, to be read. `process`: None where it is not known. What
+    cannot be read, or must not be, is an InvalidRequest."""
+    if process is None:
+        raise InvalidRequest("memory is shared by clients that came through ipc:// only")
+    if nbytes <= 0:
+        raise InvalidRequest(f"{nbytes} bytes of memory")
+    if nbytes > NEAR_MEMORY_BYTES_MAX:
+        raise LimitExceeded(f"{nbytes} bytes of memory; at most {NEAR_MEMORY_BYTES_MAX} are mapped")
+    path = f"/proc/{process}/fd/{descriptor}"
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # to open another kind might have effects, or never end
+            raise InvalidRequest(f"descriptor {descriptor} is no memory")
+        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            if fcntl.fcntl(opened, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
+                raise InvalidRequest(f"descriptor {descriptor} is not sealed against a change of its size")
+            return memoryview(mmap.mmap(opened, nbytes, mmap.MAP_SHARED, mmap.PROT_READ))
+        finally:
+            os.close(opened)
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(
+            f"{nbytes} bytes of process {process}'s memory cannot be mapped: {error}"
+        ) from None

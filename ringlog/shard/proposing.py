@@ -1,0 +1,107 @@
+"""Proposals of a shard's leaders: which replicas are in sync, as the controller is asked to write it down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ringlog.controller.leaders import may_lead
+from ringlog.limits import FETCH_PARTITIONS_MAX, REPLICA_LAG_MS_DEFAULT
+from ringlog.net.cluster_messages import AlterIsrReply, AlterIsrRequest, IsrChange
+from ringlog.net.messages import encode_body
+from ringlog.replication.view import IsrProposal
+from ringlog.ring.frame import frame_header
+from ringlog.shard.asker import Outlet
+from ringlog.shard.commands import NodeApi
+from ringlog.shard.hosting import HostedPartition, Hosting
+from ringlog.shard.replica_log import HostedLog
+
+PROPOSE_AGAIN_MS = 500
+"""A proposal that was not answered, by a refusal or a change of the partition, is sent again."""
+
+
+class _Sent(NamedTuple):
+    """A proposal on its way to the controller."""
+
+    at_ms: int
+    number: int
+    """Of the request."""
+
+
+class ProposalDesk:
+    """All proposals of a shard."""
+
+    def __init__(self, hosting: Hosting, leading: Mapping[int, HostedPartition]) -> None:
+        """`leading`: the partitions that are led here."""
+        self._hosting = hosting
+        self._leading = leading
+        self._sent: dict[int, _Sent] = {}
+        """When, and with which request, each partition's proposal was last sent."""
+        self._requests = 0
+        """Requests to the controller so far."""
+
+    def gone(self, partition: int) -> None:
+        """A partition is closed here."""
+        self._sent.pop(partition, None)
+
+    def propose(self, controller: Outlet, now_ms: int) -> None:
+        """Ask for the changes that are due."""
+        changes = []
+        for partition, hosted in self._leading.items():
+            leader = hosted.replica.leader if hosted.replica is not None else None
+            if leader is None:
+                continue
+            proposal = leader.propose(HostedLog(hosted.log), REPLICA_LAG_MS_DEFAULT, now_ms, self._lives)
+            sent = self._sent.get(partition)
+            if proposal is None and (sent is None or now_ms - sent.at_ms >= PROPOSE_AGAIN_MS):
+                proposal = leader.pending
+            if proposal is not None:
+                changes.append(self._change(proposal))
+        for at in range(0, len(changes), FETCH_PARTITIONS_MAX):
+            self._ask(controller, changes[at : at + FETCH_PARTITIONS_MAX], now_ms)
+
+    def _ask(self, controller: Outlet, changes: list[IsrChange], now_ms: int) -> None:
+        self._requests += 1
+        for change in changes:
+            self._sent[change.partition] = _Sent(now_ms, self._requests)
+        image = self._hosting.image
+        epoch = image.brokers[image.node_id].broker_epoch
+        body = encode_body(AlterIsrRequest(image.node_id, epoch, changes))
+        header = frame_header(
+            api_key=NodeApi.ALTER_ISR, partition=0, correlation=self._requests, body_bytes=len(body)
+        )
+        controller.send(header + body)
+
+    def _lives(self, node: int, node_epoch: int) -> bool:
+        image = self._hosting.image
+        return may_lead(image, node) and image.brokers[node].broker_epoch == node_epoch
+
+    def _change(self, proposal: IsrProposal) -> IsrChange:
+        """Who is in sync and was not heard of in this epoch is named as the metadata knows it: it only stays."""
+        brokers = self._hosting.image.brokers
+        isr = []
+        for node, epoch in proposal.isr:
+            known = brokers.get(node)
+            isr.append((node, known.broker_epoch if epoch < 0 and known is not None else epoch))
+        return IsrChange(proposal.partition, proposal.leader_epoch, proposal.partition_epoch, isr)
+
+    def altered(self, number: int, reply: AlterIsrReply) -> list[HostedPartition]:
+        """The controller's answer to a request: what it refused may be proposed anew; what it took shows in the
+        metadata. The partitions whose watermark moved.
+
+        Not every refusal says that a proposal is over. It may be of a copy that was sent before the last one, which is
+        still to be judged; or of a copy that came after one that was taken, and then the partition has changed. Until
+        that is known here those who were proposed may be in sync, and count."""
+        moved = []
+        for state in reply.partitions:
+            hosted, sent = self._leading.get(state.partition), self._sent.get(state.partition)
+            leader = hosted.replica.leader if hosted is not None and hosted.replica is not None else None
+            if hosted is None or leader is None or leader.pending is None or not state.error:
+                continue
+            epochs = leader.pending.leader_epoch, leader.pending.partition_epoch
+            is_last = sent is not None and sent.number == number
+            if not is_last or (state.leader_epoch, state.partition_epoch) != epochs:
+                continue
+            if leader.refused(leader.pending, HostedLog(hosted.log)):
+                moved.append(hosted)
+        return moved
