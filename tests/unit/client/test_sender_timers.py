@@ -22,6 +22,7 @@ from ringlog.net.messages import (
     ProduceReply,
     TopicMetadata,
 )
+from ringlog.records.builder import BatchBuilder
 from tests.support.router import RouterNode
 
 PARTITIONS = 20
@@ -43,6 +44,13 @@ class Rig:
         queue = self.topic.queues[partition]
         self.accumulator.append(self.topic, queue, (value, None, 0, None), Acks.ALL, self.now_s)
 
+    def put(self, partition: int) -> None:
+        """A batch that was made whole."""
+        queue = self.topic.queues[partition]
+        made = BatchBuilder(tuple, None, bytes_target=1024)
+        made.append(b"whole", None, 0, None)
+        self.accumulator.put(queue, made.finish(), self.accumulator.new_state(queue), Acks.ALL, self.now_s)
+
     def step(self, seconds: float) -> None:
         self.now_s += seconds
         self.sent += self.sender.step(self.now_s)
@@ -63,6 +71,26 @@ def test_timers_do_not_gather_while_small_batches_are_sent(linger_ms):
             rig.answer(chance.randrange(len(rig.sent)))
         most = max(most, len(rig.sender._timers))
     assert most <= 2 * PARTITIONS + 65
+
+
+@pytest.mark.parametrize("linger_ms", [0, 1])
+def test_timers_of_delivery_timeouts_do_not_gather_when_earlier_ones_take_their_place(linger_ms):
+    """A whole batch waits behind one in flight, until its delivery timeout; then a small one does, for a moment."""
+    rig = Rig(linger_ms=linger_ms)
+    most = 0
+    for _ in range(1_000):
+        rig.produce(0, b"in flight")
+        rig.step(0.002)
+        rig.put(0)
+        rig.step(0.0)
+        rig.produce(0, b"small")
+        rig.step(0.0)
+        while rig.sent:
+            rig.answer(0)
+            rig.step(0.06)
+        most = max(most, len(rig.sender._timers))
+    assert not rig.accumulator.unfinished
+    assert most <= 2 + 65
 
 
 @pytest.mark.parametrize("linger_ms", [0, 5])
