@@ -33,7 +33,7 @@ def unreachable(address: str) -> str | None:
     if endpoint.startswith("tcp://"):
         host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
         try:
-            socket.create_connection((host, int(port)), _PROBE_S).close()
+            socket.create_connection((host.strip("[]"), int(port)), _PROBE_S).close()
         except OSError as refused:
             return str(refused)
     return None

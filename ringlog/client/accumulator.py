@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from ringlog.client.futures import BatchState, Part, RecordFuture
@@ -94,7 +95,9 @@ class TopicQueues:
 class Accumulator:
     """The batches of all partitions, and the bytes that they hold."""
 
-    def __init__(self, settings: ProducerSettings) -> None:
+    def __init__(self, settings: ProducerSettings, check_may_wait: Callable[[], None] | None = None) -> None:
+        """`check_may_wait` raises where nobody may wait for a batch."""
+        self._check_may_wait = check_may_wait
         self._batch_size = settings.batch_size
         self._few_bytes = settings.few_bytes
         self._buffer_memory = settings.buffer_memory
@@ -172,8 +175,11 @@ class Accumulator:
             if opened.acks is acks:
                 return opened
             self.close(queue)
-        state = BatchState(queue.topic, queue.index)
-        return OpenBatch(state, acks, now_s, self._batch_size, BATCH_BYTES_MAX)
+        return OpenBatch(self.new_state(queue), acks, now_s, self._batch_size, BATCH_BYTES_MAX)
+
+    def new_state(self, queue: PartitionQueue) -> BatchState:
+        """Of a batch that will go to a queue."""
+        return BatchState(queue.topic, queue.index, self._check_may_wait)
 
     def _hold(self, queue: PartitionQueue, opened: OpenBatch) -> None:
         if queue.open is None:

@@ -13,6 +13,7 @@ from ringlog.client.commits import OffsetAndMetadata
 from ringlog.client.connection import Connection
 from ringlog.client.deleting import delete_records
 from ringlog.client.group_admin import GroupAdmin, GroupInfo, PlannedReset
+from ringlog.client.metadata import INTERNAL_PREFIX
 from ringlog.client.move_progress import MoveProgress, progress
 from ringlog.client.moving import Move
 from ringlog.client.offsets import checked_offset
@@ -38,7 +39,6 @@ from ringlog.net.messages import (
     TopicReply,
 )
 
-INTERNAL_PREFIX = "__"
 NO_LEADER_STATUS = "no leader"
 _ENDS = {"earliest": EARLIEST, "latest": LATEST}
 

@@ -82,6 +82,13 @@ class ClusterView:
                         self.moves += 1
                     self.routes[place.partition] = node
 
+    def forget(self, topic: TopicMetadata) -> None:
+        """Nobody asks for a topic any more, or it is not there: who leads its partitions need not be known."""
+        with self._lock:
+            for place in topic.partitions:
+                self._epochs.pop(place.partition, None)
+                self.routes.pop(place.partition, None)
+
     def nodes_in(self, rack: str) -> frozenset[int]:
         """The living nodes of a rack."""
         return frozenset(b.node_id for b in self.brokers.values() if b.rack == rack and not b.fenced)

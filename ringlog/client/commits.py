@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from ringlog.client.connection import Connection
 from ringlog.client.futures import call_safely
@@ -14,7 +14,7 @@ from ringlog.client.membership import grouped
 from ringlog.client.metadata import LOOK_AGAIN
 from ringlog.client.offsets import checked_offset
 from ringlog.client.settings import check_text
-from ringlog.errors import InvalidRequest, MemberFenced, RinglogError
+from ringlog.errors import CorruptFrame, InvalidRequest, MemberFenced, RinglogError
 from ringlog.limits import OFFSET_METADATA_CHARS_MAX
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api, Header
@@ -31,6 +31,8 @@ from ringlog.net.group_messages import (
 from ringlog.net.messages import decode_body, encode_body
 from ringlog.net.session import Request
 from ringlog.net.wire_errors import error_by_number
+
+T = TypeVar("T")
 
 
 class OffsetAndMetadata(NamedTuple):
@@ -117,6 +119,7 @@ class Commits:
             timeout_s=timeout_s,
         )
         found = {TopicPartition(row.topic, row.partition): row for row in reply.offsets}
+        rows_for(wanted, [tp for tp in wanted if tp in found])
         return {
             tp: None
             if found[tp].offset == NO_OFFSET
@@ -166,13 +169,20 @@ def check_offsets(offsets: Mapping[TopicPartition, object]) -> dict[TopicPartiti
 def _raise_others(offsets: Offsets, reply: OffsetCommitReply) -> list[TopicPartition]:
     """The partitions that are not the member's; other errors are raised."""
     fenced: list[TopicPartition] = []
-    for tp, number in zip(offsets, reply.errors, strict=True):
+    for tp, number in zip(offsets, rows_for(offsets, reply.errors), strict=True):
         if number:
             error = error_by_number(number, f"{tp}: its offset was not committed")
             if not isinstance(error, MemberFenced):
                 raise error
             fenced.append(tp)
     return fenced
+
+
+def rows_for(asked: Collection[object], rows: Sequence[T]) -> Sequence[T]:
+    """The rows of a reply, one for each thing that was asked for; CorruptFrame when they are not as many."""
+    if len(rows) != len(asked):
+        raise CorruptFrame("body", 32, f"{len(rows)} rows answer for {len(asked)} partitions")
+    return rows
 
 
 def _not_ours(tps: list[TopicPartition]) -> MemberFenced:

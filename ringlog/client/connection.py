@@ -7,18 +7,20 @@ import random
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import msgspec
 
 from ringlog.client.cluster_view import ClusterView
 from ringlog.client.loop import Ended, Loop, Tick
-from ringlog.client.metadata import LOOK_AGAIN, TopicCache, topic_error
+from ringlog.client.metadata import LOOK_AGAIN, TopicCache, check_whole, topic_error
 from ringlog.client.near_memory import NearMemory
 from ringlog.client.settings import ClientSettings, check_types, endpoints_of
+from ringlog.client.waits import checked_s
 from ringlog.errors import (
     ClientClosed,
+    CorruptFrame,
     InvalidRequest,
     RequestTimeout,
     RinglogError,
@@ -103,7 +105,7 @@ class Connection:
         """Ask and wait for the answer. Errors that a retry can help are retried until the time is over, also those that
         `accept` finds in the answer; with `topic`, that of the partition, its leader is looked up before."""
         self.check_may_wait()
-        patience_s = self.settings.request_timeout_ms / 1000 if timeout_s is None else timeout_s
+        patience_s = self.settings.request_timeout_ms / 1000 if timeout_s is None else checked_s(timeout_s)
         deadline_s = time.monotonic() + patience_s
         backoff_s = self.settings.retry_backoff_ms / 1000
         check_types(type(body), msgspec.structs.asdict(body))
@@ -174,7 +176,11 @@ class Connection:
         pauses_s = list(_HEARD_LATER_S)
         while True:
             reply = self.metadata([name], create=create, timeout_s=timeout_s)
-            found = next(topic for topic in reply.topics if topic.name == name)
+            found = next((topic for topic in reply.topics if topic.name == name), None)
+            if found is None:
+                raise CorruptFrame(
+                    "topics", 32, f"topic {name!r} was asked for, and the reply is about others"
+                )
             error = topic_error(found)
             if error is None:
                 return found
@@ -211,7 +217,9 @@ class Connection:
 
     def drop(self, name: str) -> None:
         """A topic was deleted: know nothing of it."""
-        self._topics.drop(name)
+        gone = self._topics.drop(name)
+        if gone is not None:
+            self._view.forget(gone)
 
     def look_again(self, *names: str) -> None:
         """What is known of topics proved wrong: ask again now, without waiting."""
@@ -225,19 +233,27 @@ class Connection:
 
     def learn(self, reply: TopicReply) -> None:
         """A reply told of a topic."""
+        check_whole(reply.topic)
         self._view.learn_change(reply)
-        self._topics.put(reply.topic, reply.version)
+        self._keep([reply.topic], reply.version)
 
     def learn_all(self, reply: MetadataReply) -> None:
         """A reply told of topics and of the cluster. StaleMetadata when the node lags behind: another is asked next."""
+        for topic in reply.topics:
+            check_whole(topic)
         try:
             self._view.learn(reply)
         except StaleMetadata:
             if self._loop is not None:
                 self._loop.leave_home(reply.node_id)
             raise
-        for topic in reply.topics:
-            self._topics.put(topic, reply.version)
+        self._keep(reply.topics, reply.version)
+
+    def _keep(self, topics: Iterable[TopicMetadata], version: int) -> None:
+        replaced = [self._topics.put(topic, version) for topic in topics]
+        for gone in (*replaced, *self._topics.sweep()):
+            if gone is not None:
+                self._view.forget(gone)
 
     def _refresh(self, *names: str) -> None:
         wanted = [name for name in names if self._topics.ask_once(name)]

@@ -21,6 +21,7 @@ from ringlog.client.polling import FetchedBatches, Poller
 from ringlog.client.records import ConsumerRecord
 from ringlog.client.rounds import places
 from ringlog.client.settings import check_text, settings_of
+from ringlog.client.waits import checked_ms
 from ringlog.errors import InvalidRequest, OffsetOutOfRange
 from ringlog.limits import GROUP_ID_CHARS_MAX
 from ringlog.model import TopicPartition
@@ -106,6 +107,10 @@ class Consumer:
         self._driver.change(lambda fetcher: fetcher.assign(targets))
         self._driver.settle(wanted, self._api_timeout_s())
 
+    def member_id(self) -> str | None:
+        """What the group knows this consumer by while it is subscribed; `Admin.describe_group` names members so."""
+        return self._group.member_id if self._group is not None and self._group.subscribed else None
+
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are being read."""
         return set(self._driver.look(Fetcher.assignment))
@@ -137,8 +142,9 @@ class Consumer:
 
         Callbacks get a list of partitions, and are called by `poll`: `on_assigned` before the first record,
         `on_revoked` before others may read them (commit here what you have done), `on_lost` when others may read
-        them already (without it, `on_revoked`). Partitions that stay are read on undisturbed meanwhile. Another call
-        replaces what was subscribed to: what is not wanted any more is given up by one of the next polls.
+        them already (without it, `on_revoked`). What they raise comes out of `poll`, and the partitions go all the
+        same; these two may not close or unsubscribe. Partitions that stay are read on undisturbed meanwhile. Another
+        call replaces what was subscribed to: what is not wanted any more is given up by one of the next polls.
         """
         names = [topics] if isinstance(topics, str) else list(topics)
         if not names and pattern is None:
@@ -163,6 +169,8 @@ class Consumer:
     @alone
     def unsubscribe(self) -> None:
         """Leave the group. What was polled is committed first, if the consumer commits by itself."""
+        if self._group is not None:
+            self._group.check_may_leave()
         self._put_back()
         if self._group is not None and self._group.subscribed:
             self._group.leave(commit=self._settings.enable_auto_commit)
@@ -174,7 +182,7 @@ class Consumer:
     ) -> None:
         """Have the group go on from these offsets, durably when this returns; without arguments, from behind the last
         records that were polled. MemberFenced when others read a partition by now."""
-        timeout_s = self._api_timeout_s() if timeout_ms is None else timeout_ms / 1000
+        timeout_s = self._api_timeout_s() if timeout_ms is None else checked_ms(timeout_ms)
         self._require_group().commit(_offsets(offsets), timeout_s)
 
     def commit_async(
@@ -203,6 +211,7 @@ class Consumer:
         last; nothing is ever skipped. UnreadableBatch: what came cannot be read (a CRC that is wrong, records that
         do not unfold), and is fetched again; `seek(error.partition, error.next_offset)` goes on behind it.
         """
+        timeout_s = checked_ms(timeout_ms)
         most = self._settings.max_poll_records if max_records is ... else max_records or None
         if most is not None and most < 0:
             raise InvalidRequest(f"max_records must not be negative, but is {most}")
@@ -211,7 +220,7 @@ class Consumer:
             # A loop over this consumer was left in the middle.
             count = len(self._unread) if most is None else min(most, len(self._unread))
             return [self._unread.pop() for _ in range(count)]
-        return self._polled(timeout_ms / 1000, lambda left_s: self._poller.records(left_s, most)) or []
+        return self._polled(timeout_s, lambda left_s: self._poller.records(left_s, most)) or []
 
     @alone
     def poll_arrow(
@@ -222,10 +231,11 @@ class Consumer:
         Columns: topic, partition, offset, timestamp, key, value, headers. They are made natively; no Python runs
         per record. All that was fetched in one go, at most `max_records`. Raises as `poll` does.
         """
+        timeout_s = checked_ms(timeout_ms)
         if max_records is not None and max_records < 0:
             raise InvalidRequest(f"max_records must not be negative, but is {max_records}")
         self._put_back()
-        return self._polled(timeout_ms / 1000, lambda left_s: self._poller.arrow(left_s, max_records or None))
+        return self._polled(timeout_s, lambda left_s: self._poller.arrow(left_s, max_records or None))
 
     @alone
     def poll_batches(self, timeout_ms: float = 1000) -> FetchedBatches | None:
@@ -234,8 +244,9 @@ class Consumer:
         For those who decode on their own: `ringlog.records.decode` checks and opens them. Errors of the node are
         raised as `poll` does.
         """
+        timeout_s = checked_ms(timeout_ms)
         self._put_back()
-        return self._polled(timeout_ms / 1000, self._poller.batches)
+        return self._polled(timeout_s, self._poller.batches)
 
     def __iter__(self) -> Iterator[ConsumerRecord]:
         return self
@@ -337,6 +348,8 @@ class Consumer:
 
     def _end(self, *, commit: bool) -> None:
         if not self._connection.closed:
+            if self._group is not None:
+                self._group.check_may_leave()  # before anything ends
             self._put_back()
             try:
                 if self._group is not None:
@@ -427,10 +440,16 @@ class Consumer:
                 return found
 
     def _group_turn(self) -> None:
-        if self._group is not None and self._group.before_poll() and self._unread:
-            # Records of partitions that went away are not for this consumer any more.
-            mine = self.assignment()
-            self._unread = [r for r in self._unread if TopicPartition(r.topic, r.partition) in mine]
+        if self._group is None:
+            return
+        changed = True  # also when a callback raises: its partitions have gone all the same
+        try:
+            changed = self._group.before_poll()
+        finally:
+            if changed and self._unread:
+                # Records of partitions that went away are not for this consumer any more.
+                mine = self.assignment()
+                self._unread = [r for r in self._unread if TopicPartition(r.topic, r.partition) in mine]
 
     def _user_positions(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Up to where records were handed out; a poll of another thread may have taken more, which nobody has yet."""

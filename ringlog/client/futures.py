@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ringlog.client.waits import checked_s
 from ringlog.errors import RequestTimeout, RinglogError
 
 NO_OFFSET = -1
@@ -45,11 +46,12 @@ class BatchState:
     """What became of one batch, shared by the futures of its records."""
 
     __slots__ = (
-        "_callbacks", "_event", "_lock", "base_offset", "count", "done", "durability", "error", "partition",
-        "timestamps", "topic",
+        "_callbacks", "_check_may_wait", "_event", "_lock", "base_offset", "count", "done", "durability", "error",
+        "partition", "timestamps", "topic",
     )  # fmt: skip
 
-    def __init__(self, topic: str, partition: int) -> None:
+    def __init__(self, topic: str, partition: int, check_may_wait: Callable[[], None] | None = None) -> None:
+        """`check_may_wait` raises on the thread that brings the answer: it would wait for itself."""
         self.topic = topic
         self.partition = partition
         self.done = False
@@ -63,6 +65,7 @@ class BatchState:
         """Reentrant: a signal handler or a finalizer may flush or close while its thread is in here."""
         self._event: threading.Event | None = None
         self._callbacks: list[tuple[Callable[[Any], object], Any]] | None = None
+        self._check_may_wait = check_may_wait
 
     def resolve(self, base_offset: int, durability: str, append_time_ms: int = -1) -> None:
         """The batch is in the log."""
@@ -82,7 +85,8 @@ class BatchState:
         with self._lock:
             self.done = True
             event, callbacks = self._event, self._callbacks
-            self._event = self._callbacks = None
+            # Futures may be kept for long: what is done holds nothing of its client.
+            self._event = self._callbacks = self._check_may_wait = None
         if event is not None:
             event.set()
         for callback, future in callbacks or ():
@@ -90,6 +94,13 @@ class BatchState:
 
     def wait(self, timeout_s: float | None) -> bool:
         """Whether the batch is done, at the latest when the time is over. Ctrl-C interrupts it."""
+        if timeout_s is not None:
+            timeout_s = checked_s(timeout_s)
+            if not timeout_s:
+                return self.done
+        check_may_wait = self._check_may_wait  # once: it is gone when the batch is done
+        if check_may_wait is not None:
+            check_may_wait()
         with self._lock:
             if self.done:
                 return True
@@ -136,7 +147,8 @@ class RecordFuture(tuple[BatchState, int]):
         return self[0].done
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Where the record stands. Raises what it failed with, or RequestTimeout: then it is still on its way."""
+        """Where the record stands. Raises what it failed with, or RequestTimeout: then it is still on its way. In a
+        callback of its producer, where waiting would never end, a timeout of 0 looks; others are an InvalidRequest."""
         state, index = self
         if not state.done and not state.wait(timeout):
             raise RequestTimeout(
@@ -239,7 +251,7 @@ class ManyFuture:
             call_safely(callback, self)
 
     def _wait(self, timeout: float | None) -> None:
-        until_s = None if timeout is None else time.monotonic() + timeout
+        until_s = None if timeout is None else time.monotonic() + checked_s(timeout)
         for state in self.states:
             left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
             if not state.done and not state.wait(left_s):

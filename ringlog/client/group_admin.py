@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ringlog.client import offsets as lookups
-from ringlog.client.commits import OffsetAndMetadata
+from ringlog.client.commits import OffsetAndMetadata, rows_for
 from ringlog.client.connection import Connection
 from ringlog.client.metadata import LOOK_AGAIN
 from ringlog.client.rounds import not_when_stale
@@ -289,7 +289,7 @@ class GroupAdmin:
             topic=OFFSETS_TOPIC,
             timeout_s=timeout_s,
         )
-        for plan, number in zip(some, reply.errors, strict=True):
+        for plan, number in zip(some, rows_for(some, reply.errors), strict=True):
             if number:
                 raise error_by_number(number, f"{plan.topic}-{plan.partition} was not reset")
 

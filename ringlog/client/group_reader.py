@@ -5,6 +5,7 @@ All of it happens on the thread that polls, so that a record is never taken away
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterable
@@ -18,7 +19,7 @@ from ringlog.client.fetch_driver import FetchDriver
 from ringlog.client.fetcher import Fetcher
 from ringlog.client.group_driver import GroupDriver
 from ringlog.client.rounds import places
-from ringlog.errors import MemberFenced, RinglogError, UnknownTopic
+from ringlog.errors import InvalidRequest, MemberFenced, RinglogError, UnknownTopic
 from ringlog.model import TopicPartition
 
 _PATIENCE_S = 5.0
@@ -52,6 +53,8 @@ class GroupReader:
         self._on_revoked: Listener | None = None
         self._on_lost: Listener | None = None
         self._reconciling = False
+        self._giving_up: int | None = None
+        """The thread that is in a callback which is told of partitions that go."""
         self._commit_due_s = time.monotonic() + settings.auto_commit_interval_ms / 1000
         self._committed: dict[TopicPartition, int] = {}
         """What was last committed, so that nothing is said twice."""
@@ -83,12 +86,20 @@ class GroupReader:
         try:
             if held and commit:
                 self._auto_commit(held)
-            if held and self._on_revoked is not None:
-                self._on_revoked(sorted(held))
+            if held:
+                self._tell_gone(self._on_revoked, held)
         finally:
             # Whatever the callback does: else others would wait for a session until they may read these.
             self._drop(held)
             self._driver.stop()
+
+    def check_may_leave(self) -> None:
+        """InvalidRequest in a callback that is told of partitions that go: whoever leaves gives up the rest, and would
+        call it again."""
+        if self._giving_up == threading.get_ident():
+            raise InvalidRequest(
+                "on_revoked and on_lost may not close or unsubscribe their consumer: do it where you poll"
+            )
 
     # -- between two polls -----------------------------------------------------------------------------------------
 
@@ -113,9 +124,7 @@ class GroupReader:
         lost = self._driver.look(lambda member: member.take_lost())
         if lost:
             self._drop(lost)
-            listener = self._on_lost or self._on_revoked
-            if listener is not None:
-                listener(sorted(lost))
+            self._tell_gone(self._on_lost or self._on_revoked, lost)
         failure = self._driver.look(lambda member: member.failure)
         if failure is not None:
             raise failure
@@ -123,10 +132,12 @@ class GroupReader:
         if revoked:
             if self._settings.enable_auto_commit:
                 self._auto_commit(revoked)
-            if self._on_revoked is not None:
-                self._on_revoked(sorted(revoked))
-            self._drop(revoked)
-            self._driver.change(lambda member: member.gave_up(revoked))
+            try:
+                self._tell_gone(self._on_revoked, revoked)
+            finally:
+                # Whatever the callback does: others wait for these, and it was told of them once.
+                self._drop(revoked)
+                self._driver.change(lambda member: member.gave_up(revoked))
         assigned = self._driver.look(lambda member: member.to_take)
         if assigned:
             taken = self._tried(lambda: self._take(assigned)) or []
@@ -134,6 +145,15 @@ class GroupReader:
                 self._on_assigned(taken)  # what it raises is the user's, whatever its type
             if taken and self._settings.reset is not None:
                 self._tried(lambda: self._fetches.settle(taken, self._step_s()))
+
+    def _tell_gone(self, listener: Listener | None, tps: Collection[TopicPartition]) -> None:
+        if listener is None:
+            return
+        before, self._giving_up = self._giving_up, threading.get_ident()
+        try:
+            listener(sorted(tps))
+        finally:
+            self._giving_up = before
 
     def _tried(self, step: Callable[[], T]) -> T | None:
         """What a step of a change finds; None when it fails and a later poll, or the group, puts that right."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ringlog.client.offsets import NUMBER_MAX
 from ringlog.errors import InvalidRequest
 from ringlog.records.columns import Column
 from ringlog.records.partitioner import key_partitions
@@ -153,21 +154,44 @@ def _times(timestamps: Any, now_ms: int) -> Any:
     if timestamps is None:
         return now_ms
     if isinstance(timestamps, int | np.integer):
+        if not 0 <= timestamps <= NUMBER_MAX:
+            raise refused_time(timestamps)
         return int(timestamps)
     if isinstance(timestamps, str | bytes) or not hasattr(timestamps, "__len__"):
         raise InvalidRequest(
             "timestamps must be milliseconds: one int, or a list, NumPy or Arrow array of them"
         )
-    if isinstance(timestamps, list | tuple):
-        try:
-            return np.array(timestamps, dtype=np.int64)
-        except (OverflowError, TypeError, ValueError) as wrong:
-            raise InvalidRequest(f"timestamps must be milliseconds of 63 bits: {wrong}") from None
-    if isinstance(timestamps, np.ndarray) and timestamps.dtype.kind == "M":
-        return timestamps.astype("datetime64[ms]").astype(np.int64)
-    if isinstance(timestamps, np.ndarray):
-        return np.ascontiguousarray(timestamps, dtype=np.int64)
-    return timestamps
+    if hasattr(timestamps, "__arrow_c_array__") or hasattr(timestamps, "chunks"):
+        for part in _chunked_times(timestamps) or ():
+            numbers = np.asarray(part)
+            if numbers.dtype.kind in "iM":  # others, and nulls, are refused where columns are read
+                _numbered(numbers)
+        return timestamps
+    return _numbered(_array_of(timestamps))
+
+
+def _array_of(timestamps: Any) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(timestamps) if len(timestamps) else np.empty(0, np.int64)
+    except (OverflowError, TypeError, ValueError) as wrong:
+        raise InvalidRequest(f"timestamps must be milliseconds of 63 bits: {wrong}") from None
+
+
+def _numbered(times: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """As the encoder takes them. A conversion would cut fractions off, and let what is too large begin below 0."""
+    if times.dtype.kind == "M":
+        times = times.astype("datetime64[ms]").astype(np.int64)
+    if times.dtype.kind not in "iub":
+        raise refused_time(times.reshape(-1)[:1].tolist()[0])
+    for end in (times.min(), times.max()) if times.size else ():
+        if not 0 <= int(end) <= NUMBER_MAX:
+            raise refused_time(int(end))
+    return np.ascontiguousarray(times, dtype=np.int64)
+
+
+def refused_time(given: Any) -> InvalidRequest:
+    """What to raise for a timestamp that no record can have."""
+    return InvalidRequest(f"timestamps must be milliseconds of 63 bits since 1970, as int, and not {given!r}")
 
 
 def _chunked_times(times: Any) -> list[Any] | None:

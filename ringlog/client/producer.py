@@ -13,13 +13,14 @@ from typing import Any
 from ringlog.client import last_words
 from ringlog.client.accumulator import BATCH_BYTES_MAX, Accumulator, TopicQueues
 from ringlog.client.connection import Connection
-from ringlog.client.futures import BatchState, ManyFuture, Part, RecordFuture
-from ringlog.client.many import Chunk, Rows, chunks_of, rows_by_partition
+from ringlog.client.futures import ManyFuture, Part, RecordFuture
+from ringlog.client.many import Chunk, Rows, chunks_of, refused_time, rows_by_partition
 from ringlog.client.near_memory import near_memory
 from ringlog.client.partition_queue import Batch, PartitionQueue, ProducerId
 from ringlog.client.sender import Send, Sender
 from ringlog.client.settings import ProducerSettings, acks_of, settings_of
 from ringlog.client.topic_watch import TopicWatch
+from ringlog.client.waits import checked_s
 from ringlog.errors import (
     BatchTooLarge,
     BufferFull,
@@ -76,7 +77,7 @@ class Producer:
         self._topics: dict[str, TopicQueues] = {}
         self._near = near_memory(self._settings.batch_size + HEADROOM)
         self._connection.share(self._near)
-        self._accumulator = Accumulator(self._settings)
+        self._accumulator = Accumulator(self._settings, self._connection.check_may_wait)
         self._lock = self._accumulator.lock
         self._sender = Sender(self._settings, self._accumulator, lambda: random.uniform(0.8, 1.2))
         self._asked_producer = False
@@ -139,7 +140,11 @@ class Producer:
         except ValueError as wrong:
             raise InvalidRequest(str(wrong)) from None
         except OverflowError:
-            raise InvalidRequest(f"timestamp must be milliseconds of 63 bits, not {timestamp}") from None
+            raise refused_time(timestamp) from None
+        except TypeError:
+            if timestamp is not None and not isinstance(timestamp, int):
+                raise refused_time(timestamp) from None
+            raise
         if on_delivery is not None:
             future.add_done_callback(on_delivery)
         return future
@@ -219,7 +224,7 @@ class Producer:
                     compression_helps=True,
                 )
             to = queue if queue is not None else queues.next_sticky()
-            state = BatchState(to.topic, to.index)
+            state = self._accumulator.new_state(to)
             state.count = cut.count
             first = chunk.timestamps
             state.timestamps = first if isinstance(first, int) else _base_timestamp(cut.data)
@@ -302,7 +307,7 @@ class Producer:
             topic, create=topic not in self._watch.deleted, timeout_s=self._settings.max_block_ms / 1000
         )
         with self._lock:
-            self._watch.deleted.discard(topic)
+            self._watch.deleted.pop(topic, None)
             if topic not in self._topics:
                 most = self._settings.max_in_flight_requests_per_connection
                 self._topics[topic] = TopicQueues(metadata, most)
@@ -325,7 +330,7 @@ class Producer:
         try:
             if waiting:
                 self._wake()
-            until_s = None if timeout is None else time.monotonic() + timeout
+            until_s = None if timeout is None else time.monotonic() + checked_s(timeout)
             for state in waiting:
                 left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
                 if not state.done and not state.wait(left_s):

@@ -34,6 +34,8 @@ from ringlog.records.builder import seal_for
 _LOOK_AGAIN = (*LOOK_AGAIN, ShardUnavailable, PartitionFenced, RequestTimeout)
 _NOT_TAKEN = (PartitionBusy, Overloaded, StaleMetadata)
 """What these refuse is certainly not in the log."""
+_TIMERS_SPARE = 64
+"""Timers that count no more which are kept, beside one for each queue, before they are cleared away."""
 _DURABILITY_WORDS = {int(one): one.name.lower() for one in Durability}
 
 
@@ -62,6 +64,9 @@ class Sender:
         self._backoff_max_s = settings.retry_backoff_max_ms / 1000
         self._attempts_max = settings.retries + 1
         self._timers: list[tuple[float, int, PartitionQueue]] = []
+        """A heap. Of each queue the timer that its `timer_s` names, and perhaps later ones, which count no more."""
+        self._queues_timed = 0
+        """Queues that have a timer."""
         self._ties = itertools.count()
         self._producer: ProducerId | None = None
         self._waiting: dict[PartitionQueue, None] = {}
@@ -81,9 +86,11 @@ class Sender:
         sends: list[Send] = []
         due = dict.fromkeys(self._take_touched()) if self._accumulator.touched else {}
         while self._timers and self._timers[0][0] <= now_s:
-            queue = heapq.heappop(self._timers)[2]
-            queue.timer_s = None
-            due[queue] = None
+            at_s, _, queue = heapq.heappop(self._timers)
+            if queue.timer_s == at_s:  # else an earlier one took its place
+                queue.timer_s = None
+                self._queues_timed -= 1
+                due[queue] = None
         for queue in due:
             self._serve(queue, now_s, sends)
         return sends
@@ -155,8 +162,13 @@ class Sender:
         # One that is overdue waits for an answer or a producer id, which touch the queue: look once in a while.
         at_s = max(at_s, now_s + (0.001 if at_s > now_s else 0.05))
         if queue.timer_s is None or at_s < queue.timer_s:
+            self._queues_timed += queue.timer_s is None
             queue.timer_s = at_s
             heapq.heappush(self._timers, (at_s, next(self._ties), queue))
+            if len(self._timers) > 2 * self._queues_timed + _TIMERS_SPARE:
+                # Those whose place was taken are two minutes ahead, as a delivery timeout is: they would gather.
+                self._timers = [timer for timer in self._timers if timer[2].timer_s == timer[0]]
+                heapq.heapify(self._timers)
 
     # -- answers ---------------------------------------------------------------------------------------------
 

@@ -17,6 +17,9 @@ _LOOK_AGAIN_S = 0.05
 _LOOK_AGAIN_MAX_S = 0.5
 """Reached after about nine seconds: a pause is longer than the first by a twentieth of the time that has passed."""
 
+_DELETED_MAX = 10_000
+"""Deleted topics that a producer remembers, the last ones: where they come and go for ever, it must not grow."""
+
 
 class TopicWatch:
     """Looks at the topics that a producer writes to."""
@@ -36,7 +39,7 @@ class TopicWatch:
         self._pause_s = _LOOK_AGAIN_S
         self._misplaced: set[str] = set()
         """Topics whose metadata proved wrong, and no others have come yet."""
-        self.deleted: set[str] = set()
+        self.deleted: dict[str, None] = {}
         """Topics that were deleted while this producer knew them. It does not undo that: others must create them."""
 
     def step(self, now_s: float) -> float | None:
@@ -61,7 +64,7 @@ class TopicWatch:
             known = connection.topic_now(name)
             if known is queues.metadata:
                 continue
-            if known is not None:
+            if known is not None and known.partitions:
                 with self._accumulator.lock:
                     self._accumulator.touched.extend(queues.update(known))
                     surplus = queues.drop_surplus()
@@ -84,7 +87,9 @@ class TopicWatch:
             f"ringlog topic create {name}"
         )
         with self._accumulator.lock:
-            self.deleted.add(name)
+            self.deleted[name] = None
+            if len(self.deleted) > _DELETED_MAX:
+                del self.deleted[next(iter(self.deleted))]
             self._misplaced.discard(name)
             self._sender.on_topic_gone(self._topics.pop(name).queues, gone)
         self._connection.wake()  # the sender has had its turn in this pass

@@ -9,6 +9,7 @@ import zmq
 from zmq.utils.monitor import recv_monitor_message
 
 from ringlog import limits
+from ringlog.net.addresses import is_ipv6
 from ringlog.net.descriptors import widen
 from ringlog.net.lending import send_lent, take_back
 
@@ -66,6 +67,7 @@ class Dealer:
         # Without IMMEDIATE, requests would wait in a queue that outlives connections, and reach a node that
         # was started long after their deadline.
         socket.setsockopt(zmq.IMMEDIATE, 1)
+        socket.setsockopt(zmq.IPV6, is_ipv6(endpoint))
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.SNDHWM, _QUEUED_MESSAGES_MAX)
         socket.setsockopt(zmq.RCVHWM, _QUEUED_MESSAGES_MAX)

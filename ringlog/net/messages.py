@@ -306,8 +306,8 @@ class MetadataRequest(Body, frozen=True):
 class PartitionMetadata(Body, frozen=True):
     """`partition` is what frames name; `lane`: partitions with the same lane may share a fetch."""
 
-    index: int
-    partition: int
+    index: PartitionId
+    partition: PartitionId
     lane: int
     """A number for the leader's node and shard together: equal ones name the same shard of the same node."""
     leader_node: int
@@ -375,8 +375,8 @@ class InitProducerRequest(Body, frozen=True):
 class InitProducerReply(Body, frozen=True):
     """No other producer has, or had, this id."""
 
-    producer_id: int
-    producer_epoch: int
+    producer_id: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    producer_epoch: Annotated[int, msgspec.Meta(ge=0, le=2**15 - 1)]
 
 
 class ShareMemoryRequest(Body, frozen=True):

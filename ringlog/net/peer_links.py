@@ -19,6 +19,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from ringlog.errors import NodeFailed
 from ringlog.limits import FRAME_BYTES_MAX, PEER_MESSAGES_MAX
+from ringlog.net.addresses import is_ipv6
 from ringlog.net.dealer import CONNECT_MS
 from ringlog.net.listening import why_not_listening
 
@@ -68,6 +69,7 @@ class PeerLinks:
         self._inbox.set(zmq.LINGER, 0)
         self._inbox.set(zmq.MAXMSGSIZE, FRAME_BYTES_MAX)
         self._inbox.set(zmq.RCVHWM, PEER_MESSAGES_MAX)
+        self._inbox.set(zmq.IPV6, is_ipv6(endpoints[node_id]))
         try:
             self._inbox.bind(endpoints[node_id])
         except zmq.ZMQError as error:
@@ -83,6 +85,7 @@ class PeerLinks:
     def _connect(self, peer: int, endpoint: str) -> zmq.Socket[bytes]:
         outlet = self._context.socket(zmq.PUSH)
         outlet.set(zmq.LINGER, 0)
+        outlet.set(zmq.IPV6, is_ipv6(endpoint))
         outlet.set(zmq.IMMEDIATE, 1)  # what cannot be sent now is of no use later
         outlet.set(zmq.SNDHWM, PEER_MESSAGES_MAX)
         outlet.set(zmq.CONNECT_TIMEOUT, CONNECT_MS)

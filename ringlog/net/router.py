@@ -17,6 +17,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 from ringlog.errors import InvalidRequest, NodeFailed
 from ringlog.limits import FRAME_BYTES_MAX, KIB, MIB
+from ringlog.net.addresses import is_ipv6
 from ringlog.net.connections import Connections
 from ringlog.net.departed import Departed
 from ringlog.net.descriptors import cut, widen
@@ -99,11 +100,15 @@ class RouterSocket:
 
     def _bind(self, endpoint: str) -> None:
         try:
-            self.socket.bind(endpoint)
+            self._listen(endpoint)
         except zmq.ZMQError as error:
             raise NodeFailed(why_not_listening(endpoint, error, self._setting)) from None
         bound = self.socket.get_string(zmq.LAST_ENDPOINT)
         self._endpoints.append(bound.rstrip("\0"))
+
+    def _listen(self, endpoint: str) -> None:
+        self.socket.set(zmq.IPV6, is_ipv6(endpoint))
+        self.socket.bind(endpoint)
 
     @property
     def endpoints(self) -> list[str]:
@@ -154,7 +159,7 @@ class RouterSocket:
         elif not self._listening and count < self._connections_max * 0.95:
             self._listening = True
             for endpoint in self._endpoints:
-                self.socket.bind(endpoint)
+                self._listen(endpoint)
         return left
 
     def cut_floods(self) -> None:

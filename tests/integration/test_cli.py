@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -70,6 +71,41 @@ def test_a_group_goes_on_where_it_stopped(ringlog_command):
     wrong = ringlog_command("consume", "ordres", "--group", "g", code=ExitCode.REFUSED)
     assert "orders" in wrong.stderr
     ringlog_command("consume", "orders", "--group", "g", "--from", "7", code=ExitCode.USAGE)
+
+
+def test_a_member_for_which_no_partition_is_left_ends_at_the_end(ringlog_command, ringlog_node):
+    ringlog_command("topic", "create", "orders", "--partitions", 1)
+    ringlog_command("produce", "orders", given="1\n2\n")
+    with ringlog.Consumer(ringlog_node.bootstrap, "g", auto_offset_reset="earliest") as holder:
+        holder.subscribe(["orders"])
+        until_s = time.monotonic() + WITHIN_S
+        while not holder.assignment():
+            assert time.monotonic() < until_s
+            holder.poll(50)
+        done = ringlog_command("consume", "orders", "--group", "g", "--exit-at-end")
+        assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_a_member_gets_its_share_before_it_ends_at_the_end(ringlog_command, ringlog_node):
+    ringlog_command("topic", "create", "orders", "--partitions", 2)
+    with ringlog.Consumer(ringlog_node.bootstrap, "g", enable_auto_commit=False) as holder:
+        holder.subscribe(["orders"])
+        while len(holder.assignment()) < 2:
+            holder.poll(50)
+        ringlog_command("produce", "orders", "--partition", 0, given="zero\n")
+        ringlog_command("produce", "orders", "--partition", 1, given="one\n")
+        done: list[str] = []
+        share = threading.Thread(
+            target=lambda: done.append(
+                ringlog_command("consume", "orders", "--group", "g", "--exit-at-end").stdout
+            )
+        )
+        share.start()
+        time.sleep(2.0)  # the holder gives nothing up for so long: the member has nothing, and waits
+        while share.is_alive():
+            holder.poll(50)
+        share.join()
+    assert done in (["zero\n"], ["one\n"])
 
 
 def test_a_group_is_looked_at_set_back_and_deleted(ringlog_command, ringlog_node):

@@ -18,6 +18,7 @@ import pytest
 import ringlog
 from ringlog.client.commits import OffsetAndMetadata
 from ringlog.errors import InstanceFenced, InvalidRequest, OffsetOutOfRange, RequestTimeout, UnknownTopic
+from ringlog.model import TopicPartition
 from tests.support.node import NodeProcess
 from tests.support.patience import stretched
 
@@ -217,6 +218,71 @@ def test_a_callback_that_raises_at_the_end_keeps_no_partition_from_others(team, 
     other = team.consumer()
     team.settle(other)
     assert len(other.assignment()) == PARTITIONS
+
+
+def test_partitions_are_given_up_once_though_the_callback_raises(team):
+    told: list[TopicPartition] = []
+
+    def raising(tps):
+        told.extend(tps)
+        raise ValueError("the handler failed")
+
+    one = ringlog.Consumer(bootstrap=team.bootstrap, group_id=team.group, auto_offset_reset="earliest")
+    one.subscribe([team.topic], on_revoked=raising)
+    team.settle(one)
+    team.fill(60)
+    next(one)  # what else was polled for the loop waits in the consumer
+    other = team.consumer("other")
+    assert one._group is not None
+    driver = one._group._driver
+    team.poll_until(lambda _found: driver.look(lambda member: member.to_give_up), other)
+    with pytest.raises(ValueError, match="the handler failed"):
+        next(one)
+    assert len(told) == PARTITIONS // 2
+    mine = {tp.partition for tp in one.assignment()}
+    assert not mine & {tp.partition for tp in told}
+    assert {record.partition for record in one.poll(0)} <= mine, "what waits is not of those that went"
+    team.settle(one, other)
+    assert len(told) == PARTITIONS // 2, "it was told once"
+    one.subscribe([team.topic])
+    one.close()
+
+
+@pytest.mark.parametrize("end", [ringlog.Consumer.close, ringlog.Consumer.unsubscribe])
+def test_a_callback_that_is_told_of_partitions_that_go_may_not_end_its_consumer(team, end):
+    refused: list[str] = []
+
+    def ending(tps):
+        try:
+            end(one)
+        except InvalidRequest as error:
+            refused.append(str(error))
+
+    one = ringlog.Consumer(bootstrap=team.bootstrap, group_id=team.group)
+    one.subscribe([team.topic], on_revoked=ending)
+    team.settle(one)
+    other = team.consumer()
+    team.settle(one, other)
+    assert ["may not close or unsubscribe" in text for text in refused] == [True]
+    one.close()
+    assert len(refused) == 2
+    team.settle(other)
+
+
+def test_what_was_polled_of_revoked_partitions_is_committed_before_others_read_them(team):
+    """By that alone: the interval is an hour, and nobody closes."""
+    team.fill(60)
+    one = team.consumer("one", auto_commit_interval_ms=3_600_000)
+    assert len(team.poll_until(lambda found: len(found) >= 60, one)) == 60
+    other = team.consumer("other", auto_commit_interval_ms=3_600_000)
+    again = team.settle(one, other)
+    committed = {index: one.committed((team.topic, index)) for index in range(PARTITIONS)}
+    moved = {tp.partition for tp in other.assignment()}
+    assert committed == {
+        index: OffsetAndMetadata(10) if index in moved else None for index in range(PARTITIONS)
+    }
+    again += other.poll(300)
+    assert again == [], "the other one goes on where the first one stopped"
 
 
 def test_a_callback_may_leave_the_group(team):
