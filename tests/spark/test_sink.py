@@ -103,7 +103,7 @@ def test_records_of_0_bytes_and_of_10_mb_arrive(spark, orders):
 
 def test_a_record_that_no_frame_holds_fails_at_once_and_says_what_helps(spark, orders):
     frame = spark.range(1).selectExpr("repeat('x', 10000000) AS value")
-    with pytest.raises(PySparkException, match="set compression_type"):
+    with pytest.raises(PySparkException, match="Set compression_type"):
         write(frame, orders, topic="orders")
 
 
