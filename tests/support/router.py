@@ -16,6 +16,7 @@ from ringlog.net.framing import Acks, Api, Flag, Header, pack_header, unpack_hea
 from ringlog.net.host import host_id
 from ringlog.net.messages import decode_body, encode_body
 from ringlog.net.wire_errors import error_reply
+from ringlog.records.decode import decode
 from ringlog.records.scan import check, stamp
 
 
@@ -225,3 +226,16 @@ class RouterNode:
 
 
 __all__ = ["MemoryLog", "RouterNode"]
+
+
+def records(node: RouterNode, topic: str = "t"):
+    """Partition index → records in order."""
+    found = defaultdict(list)
+    for partition in node.topics[topic].partitions:
+        for batch in node.logs[partition.partition].batches:
+            found[partition.index] += list(decode(batch))
+    return found
+
+
+def values(node: RouterNode, topic: str = "t"):
+    return [record.value for some in records(node, topic).values() for record in some]
