@@ -16,6 +16,7 @@ from ringlog.net.messages import InitProducerReply, InitProducerRequest, TopicMe
 from ringlog.records.decode import decode
 from tests.support.fake_cluster import FakeCluster
 from tests.support.node import wait_for
+from tests.support.patience import stretched
 
 
 @pytest.fixture
@@ -246,10 +247,12 @@ def test_an_address_that_another_node_has_taken_over_is_not_used(cluster):
     cluster.create("t", partitions=2)
     cluster.nodes[2].claims = 3
     with (
-        Producer(cluster.bootstrap(1), delivery_timeout_ms=1500, retry_backoff_ms=10) as producer,
+        Producer(
+            cluster.bootstrap(1), delivery_timeout_ms=round(stretched(1.5) * 1000), retry_backoff_ms=10
+        ) as producer,
         pytest.raises(DeliveryTimeout, match="is node 3 now, not 2"),
     ):
-        producer.produce("t", "x", partition=1).result(30)
+        producer.produce("t", "x", partition=1).result(stretched(30))
     assert cluster.asked(Api.PRODUCE)[2] == []
 
 
