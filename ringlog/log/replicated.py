@@ -55,9 +55,8 @@ def append_as_they_are(
     data = data[: sum(row.length for row in rows)]
     require_room(log, data.nbytes)
     if rows[-1].last_offset - log.next_offset > RELATIVE_OFFSET_MAX:
-        if (
-            log.active.base_offset != rows[0].base_offset
-        ):  # it is that already if there was no memory the last time
+        # It begins there already if there was no memory the last time.
+        if log.active.base_offset != rows[0].base_offset:
             log.roll(now_ms, rows[0].base_offset)
     elif log.must_roll(data.nbytes, rows[-1].last_offset + 1 - log.next_offset, now_ms):
         log.roll(now_ms)

@@ -284,9 +284,8 @@ class ReplicationDesk:
             except ReplicaHalted as halted:
                 self._halt(part.partition, halted)
             except (RinglogError, OSError) as error:
-                if self._told.get(part.partition) != str(
-                    error
-                ):  # it is tried again and again: said once is enough
+                # It is tried again and again: said once is enough.
+                if self._told.get(part.partition) != str(error):
                     self._told[part.partition] = str(error)
                     _log.warning("partition id %d cannot follow: %s", part.partition, error)
                 fetcher.pause(part.partition, now_ms)
