@@ -1,6 +1,7 @@
 # Every target does its own set-up. `make help` lists them.
 SHELL := /bin/bash
-PYTHON ?= python3
+# Asked only when there is no .venv yet.
+PYTHON ?= $(shell scripts/choose-python.sh)
 VENV := .venv
 BIN := $(VENV)/bin
 # Inputs for each of the seven fuzz targets: 14 million in all.
@@ -56,8 +57,7 @@ clean: ## forget everything that was built
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(BIN)/python:
-	@scripts/require-system.sh $(PYTHON)
-	$(PYTHON) -m venv $(VENV)
+	@python=$(PYTHON) && scripts/require-system.sh $$python && $$python -m venv $(VENV)
 
 $(VENV)/.installed: pyproject.toml scripts/install.sh $(NATIVE) | $(BIN)/python
 	@echo "building ringlog; on a fresh machine this takes one to two minutes …"

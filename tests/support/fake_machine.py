@@ -22,6 +22,7 @@ class FakeMachine:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.refusal: str | None = None
+        self.interpreter = ("CPython 3.11.2", False)
         self.shm: tuple[int, int] | None = (16 * GIB, 16 * GIB)
         self.disk: tuple[int, int] = (500 * GIB, 1000 * GIB)
         self.device = "259:2"
@@ -88,6 +89,7 @@ class FakeMachine:
             space=lambda path: self.shm if path == "/dev/shm" else self.disk,
             device=lambda path: self.device,
             refusal=lambda: self.refusal,
+            interpreter=lambda: self.interpreter,
         )
 
     def facts(self) -> SystemFacts:

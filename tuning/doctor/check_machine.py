@@ -1,4 +1,4 @@
-"""Checks of processors, memory and clock. Pure."""
+"""Checks of processors, memory, clock and interpreter. Pure."""
 
 from __future__ import annotations
 
@@ -88,4 +88,19 @@ def check_clock(facts: SystemFacts) -> Finding:
         cost="" if good else "each look at the clock is a system call of about a microsecond",
         fix="" if good else setting[0].command if setting else "boot with clocksource=tsc tsc=reliable",
         settings=setting,
+    )
+
+
+def check_interpreter(facts: SystemFacts) -> Finding:
+    """All that brokers and clients decide is Python."""
+    good = not facts.interpreter_is_plain
+    return Finding(
+        check="interpreter",
+        level=Level.OK if good else Level.SLOW,
+        found=f"{facts.interpreter or 'not told'}{'' if good else ', built without --enable-optimizations'}",
+        wanted="a build that was optimised by profile, as those of distributions are",
+        cost=""
+        if good
+        else "the Python of every process takes half as much time again: latency, small batches",
+        fix="" if good else "make clean && make setup PYTHON=/usr/bin/python3 (or pip install there)",
     )

@@ -11,7 +11,14 @@ from tuning.doctor.check_kernel import (
     check_shared_memory,
     check_version,
 )
-from tuning.doctor.check_machine import check_clock, check_cores, check_governor, check_huge_pages, check_numa
+from tuning.doctor.check_machine import (
+    check_clock,
+    check_cores,
+    check_governor,
+    check_huge_pages,
+    check_interpreter,
+    check_numa,
+)
 from tuning.doctor.check_storage import (
     check_device,
     check_file_system,
@@ -34,6 +41,7 @@ CHECKS: tuple[Callable[[SystemFacts], Finding], ...] = (
     check_huge_pages,
     check_numa,
     check_clock,
+    check_interpreter,
     check_file_system,
     check_mount,
     check_device,

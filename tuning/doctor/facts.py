@@ -44,6 +44,9 @@ class SystemFacts(msgspec.Struct, frozen=True, kw_only=True):
     """A machine, as /proc and /sys show it."""
 
     kernel: str
+    interpreter: str = ""
+    interpreter_is_plain: bool = False
+    """It was built without optimisation by profile."""
     distribution: str = ""
     """ID of os-release(5): debian, ubuntu, fedora, …"""
     cpu_model: str = ""

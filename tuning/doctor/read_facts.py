@@ -11,6 +11,7 @@ import msgspec
 from ringlog.disk.choose import open_disk
 from ringlog.errors import DiskEngineUnavailable
 from tuning.doctor.facts import Core, StorageFacts, SystemFacts
+from tuning.doctor.interpreter import describe_interpreter
 from tuning.doctor.kernel_text import choices, chosen, cpu_quota, field_of, kib_of, limit_of, number_list
 from tuning.doctor.mounts import mount_of, read_mounts
 
@@ -50,6 +51,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     space: Callable[[str], tuple[int, int] | None] = space_of
     device: Callable[[str], str] = device_number
     refusal: Callable[[], str | None] = try_io_uring
+    interpreter: Callable[[], tuple[str, bool]] = describe_interpreter
 
 
 def read_facts(directory: str, sources: Sources | None = None) -> SystemFacts:
@@ -64,9 +66,12 @@ def read_facts(directory: str, sources: Sources | None = None) -> SystemFacts:
     shm = found.space("/dev/shm")
     clock = f"{sys}/devices/system/clocksource/clocksource0"
     has_battery, on_battery = _battery(sys)
+    interpreter, is_plain = found.interpreter()
     disabled = read(f"{proc}/sys/kernel/io_uring_disabled").strip()
     return SystemFacts(
         kernel=read(f"{proc}/sys/kernel/osrelease").strip(),
+        interpreter=interpreter,
+        interpreter_is_plain=is_plain,
         distribution=_distribution(read(f"{found.etc}/os-release")),
         cpu_model=field_of(read(f"{proc}/cpuinfo"), "model name"),
         in_container=_in_container(found),

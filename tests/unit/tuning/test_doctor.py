@@ -13,7 +13,7 @@ from tuning.doctor.read_facts import read_facts
 
 NAMES = [
     "kernel", "io_uring", "memlock", "open files", "shared memory", "cores", "cpu governor", "huge pages", "numa",
-    "clock source", "file system", "mount options", "device", "write cache", "scheduler", "free space",
+    "clock source", "interpreter", "file system", "mount options", "device", "write cache", "scheduler", "free space",
 ]  # fmt: skip
 
 
@@ -48,9 +48,10 @@ def test_the_facts_of_a_good_server_are_read(machine):
 
 def test_a_machine_that_tells_nothing_is_read_all_the_same(machine, tmp_path):
     empty = type(machine).__new__(type(machine))
-    empty.root, empty.refusal, empty.shm, empty.disk, empty.device = (
+    empty.root, empty.refusal, empty.interpreter, empty.shm, empty.disk, empty.device = (
         tmp_path / "none",
         None,
+        ("", False),
         (GIB, GIB),
         (GIB, GIB),
         "0:0",
@@ -170,6 +171,14 @@ def test_several_numa_nodes_are_told_with_the_cores_of_the_disks_own(machine):
     assert "numactl --cpunodebind=1 --membind=1 ringlog start (cores 2-3)" in finding.fix
 
 
+def test_an_interpreter_that_was_built_without_optimisation_costs_speed(machine):
+    assert found(machine, "interpreter").level is Level.OK
+    machine.interpreter = ("CPython 3.11.7", True)
+    finding = found(machine, "interpreter")
+    assert finding.level is Level.SLOW and "CPython 3.11.7" in finding.found
+    assert "PYTHON=/usr/bin/python3" in finding.fix
+
+
 def test_a_slow_clock_is_changed_when_a_fast_one_is_there(machine):
     machine.clock("hpet", "hpet tsc acpi_pm")
     finding = found(machine, "clock source")
@@ -265,13 +274,13 @@ def doctor(run, machine, monkeypatch):
 
 def test_the_command_ends_with_0_when_all_is_well(doctor):
     done = doctor()
-    assert done.exit_code == 0 and "16 checks, and all is as it should be." in done.stdout
+    assert done.exit_code == 0 and "17 checks, and all is as it should be." in done.stdout
 
 
 def test_the_command_shows_cost_and_fix_and_is_strict_only_when_asked(doctor, machine):
     machine.write(f"{machine.block}/queue/scheduler", "none mq-deadline [bfq]")
     done = doctor()
-    assert done.exit_code == 0 and "16 checks: 1 thing costs speed." in done.stdout
+    assert done.exit_code == 0 and "17 checks: 1 thing costs speed." in done.stdout
     assert "slow   scheduler      bfq; wanted: none\n" in done.stdout
     assert "fix:   echo none > /sys/block/nvme0n1/queue/scheduler\n" in done.stdout
     assert doctor("--strict").exit_code == 1
@@ -289,4 +298,4 @@ def test_the_command_prints_an_object_per_check_for_programs(doctor):
 
 
 def test_wanted_is_shown_for_all_when_asked(doctor):
-    assert doctor("--all").stdout.count("wanted:") == 16
+    assert doctor("--all").stdout.count("wanted:") == 17
