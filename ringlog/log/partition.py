@@ -26,12 +26,12 @@ from ringlog.log.epochs import EpochHistory
 from ringlog.log.events import Appended, Fenced, Progress, disk_error, not_taken
 from ringlog.log.extent import AppendBuffer, Extent, block_floor
 from ringlog.log.files import SegmentFiles
+from ringlog.log.growth import Growth
 from ringlog.log.jobs import Job, must
 from ringlog.log.producers import ProducerTable
 from ringlog.log.recent_tail import LogTail
 from ringlog.log.segment import ActiveSegment, Segment
 from ringlog.log.settings import LogSettings
-from ringlog.log.space import reserve
 from ringlog.model import Durability, TopicPartition
 from ringlog.records.scan import stamp
 
@@ -91,7 +91,7 @@ class PartitionLog:
         self._in_flight: Extent | None = None
         self._blocked = False
         """A job that opens the next file, or reserves space that the next write needs, is under way."""
-        self._reserving = False
+        self._growth = Growth(context.disk, context.dispatcher, self._reserved)
         self.flushing = False
         """A flush of what is written is under way."""
         self._disk_segment = self.active
@@ -126,7 +126,7 @@ class PartitionLog:
     @property
     def quiet(self) -> bool:
         """No disk call of an append is under way."""
-        return not (self._in_flight or self._blocked or self._reserving or self.flushing)
+        return not (self._in_flight or self._blocked or self._growth.is_under_way or self.flushing)
 
     @property
     def idle(self) -> bool:
@@ -287,7 +287,7 @@ class PartitionLog:
         segment = self._disk_segment
         if segment is not self.active and segment.written_position == segment.position:
             # Space that is still being reserved would make the old file longer again after it was sealed.
-            if not self._reserving:
+            if not self._growth.is_under_way:
                 self._block_on(self._next_file(segment))
             return
         if not self._queue:
@@ -297,7 +297,8 @@ class PartitionLog:
         if segment.held is None:
             self._block_on(self._open_file(segment))
             return
-        self._reserve(segment, segment.held.file, head, now_ms)
+        step_max = self.context.space.step_bytes_max()
+        self._growth.keep_ahead(segment, segment.held.file, head.block_end, self.settings, now_ms, step_max)
         if head.block_end <= segment.allocated:
             self._write(head, segment.held.file)
 
@@ -374,33 +375,13 @@ class PartitionLog:
 
     # -- files and space -----------------------------------------------------------------------------------
 
-    def _reserve(self, segment: ActiveSegment, file: File, head: Extent, now_ms: int) -> None:
-        """Reserve space ahead of need; a write waits only when it outran that."""
-        if self._reserving:
+    def _reserved(self, error: int) -> None:
+        """More space is reserved, or, with an errno, cannot be."""
+        if self.status is not LogStatus.OPEN:
             return
-        step, size = self.context.space.step_bytes_max(), self.settings.segment_bytes
-        wanted = segment.preallocation.next_range(head.block_end, segment.allocated, size, now_ms, step)
-        if wanted is None:
-            return
-        position, length = wanted
-        self._reserving = True
-
-        def done(result: int) -> None:
-            self._reserving = False
-            if self.status is not LogStatus.OPEN:
-                return
-            if result == -errno.EOPNOTSUPP:
-                # Such a file system grows files at write time: slower, as durable.
-                segment.allocated = max(self.settings.segment_bytes * 2, position + length)
-            elif result != reservation.expected:  # less of the zeros, where space ends
-                self.fence(disk_error(self.name, "reserve space", -result if result < 0 else errno.ENOSPC))
-            else:
-                segment.allocated = max(segment.allocated, position + length)
-            self.context.mark_ready(self)
-
-        end, fill = segment.written_position, self.settings.flush.on_ack
-        reservation = reserve(self.context.disk, file, position, length, content_end=end, fill=fill)
-        self.context.dispatcher.when_done(reservation.token, done)
+        if error:
+            self.fence(disk_error(self.name, "reserve space", error))
+        self.context.mark_ready(self)
 
     def _next_file(self, old: ActiveSegment) -> Job[None]:
         """All of a segment is written: flush it if that is still to do, then open the next one's file."""

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-
 import pytest
 
 from ringlog.errors import (
     BatchTooLarge,
-    DiskFull,
     InvalidRequest,
     InvariantBroken,
     OutOfOrderSequence,
     PartitionBusy,
-    PartitionFenced,
 )
-from ringlog.limits import BLOCK_BYTES, FILLED_BYTES_MAX, KIB, MIB, PREALLOCATE_BYTES_MIN, WRITE_BYTES_TARGET
+from ringlog.limits import BLOCK_BYTES, KIB, MIB, WRITE_BYTES_TARGET
 from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
 from ringlog.log.events import Progress
@@ -106,91 +102,6 @@ def test_the_tail_block_is_rewritten_with_its_old_bytes():
     assert positions == {0}, "fifty small batches share the first block"
     world.evict_all()
     assert world.values() == [b"%04d" % number for number in range(50)]
-
-
-def test_writes_never_go_beyond_preallocated_space():
-    world = LogWorld()
-    for _ in range(40):
-        world.append(bytes(50_000))
-        world.run()
-    world.settle()
-    for write in writes(world):
-        reserved = max(
-            c.position + c.length
-            for c in world.fake.calls[: write.number]
-            if c.path == write.path and (c.kind == "preallocate" or (c.kind == "write" and not c.durable))
-        )
-        assert write.position + write.length <= reserved
-
-
-def test_space_is_filled_with_zeros_in_small_steps_and_only_allocated_in_large_ones():
-    world = LogWorld(settings=LogSettings())
-    for _ in range(200):
-        world.append(bytes(60_000))
-        world.settle()
-    lengths = {
-        kind: [
-            c.length for c in world.fake.calls if c.path.endswith(".log") and c.kind == kind and not c.durable
-        ]
-        for kind in ("write", "preallocate")
-    }
-    assert max(lengths["write"]) <= FILLED_BYTES_MAX < min(lengths["preallocate"])
-
-
-@pytest.mark.parametrize("size", [1, 100, 4_035, 5_000, 40_000])
-def test_filling_space_behind_a_reopened_log_touches_none_of_its_bytes(size):
-    world = LogWorld()
-    for number in range(8):
-        world.append(b"%d" % number + bytes(size))
-        world.settle()
-        world.close()
-        world = world.reopened()
-        world.now_ms += 5_000  # slow enough for small steps
-    world.evict_all()
-    assert [value[:1] for value in world.values()] == [b"%d" % number for number in range(8)]
-
-
-def test_zeros_that_find_no_room_are_a_full_disk():
-    world = LogWorld()
-    world.append(b"a")
-    world.settle()
-    world.fake.faults.space_bytes = world.fake.used_bytes + 10_000
-    for _ in range(20):
-        world.now_ms += 5_000
-        with suppress(DiskFull, PartitionFenced):
-            world.append(bytes(8_000))
-        world.run()
-    assert isinstance(world.log.fence_error, DiskFull)
-    world.fake.faults.space_bytes = None
-    world.now_ms += 5_000
-    world.run()  # looks at the disk again
-    world.store.reopen(world.partition, now_ms=world.now_ms)
-    world.append(b"room again")
-    world.settle()
-    assert world.values()[-1] == b"room again"
-
-
-def test_an_idle_partition_costs_kilobytes():
-    world = LogWorld()
-    world.append(b"one record")
-    world.settle()
-    assert world.fake.used_bytes <= PREALLOCATE_BYTES_MIN + 4096
-
-
-def test_a_busy_partition_reserves_ahead_and_does_not_wait_for_it():
-    world = LogWorld(settings=LogSettings())
-    for _ in range(200):
-        world.append(bytes(60_000))
-        world.settle()
-    world.fake.hold_all("preallocate")
-    acked = world.log.flushed_offset
-    for _ in range(3):
-        world.append(bytes(60_000))
-        world.run()
-        world.run()
-    assert world.log.flushed_offset > acked
-    world.fake.release_all()
-    world.settle()
 
 
 def test_a_group_stops_growing_at_its_target():
