@@ -222,3 +222,9 @@ class ShardWorld:
     def evict_all(self) -> None:
         while self.store._tail.evict_oldest():
             continue
+
+    def free_bytes(self) -> int:
+        """Memory that is free when nothing of the tail is kept."""
+        self.settle()
+        self.evict_all()
+        return self.store.memory_free_bytes

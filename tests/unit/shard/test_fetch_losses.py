@@ -49,13 +49,6 @@ def test_a_session_that_ends_does_not_watch_a_follower_that_fell_out_of_sync(how
     assert world.log(PARTITION).readable_offset == 3, "it goes on replicating"
 
 
-def free_bytes(world: ShardWorld) -> int:
-    """Memory that is free when nothing of the tail is kept."""
-    world.settle()
-    world.evict_all()
-    return world.store.memory_free_bytes
-
-
 @pytest.fixture
 def world() -> ShardWorld:
     world = ShardWorld()
@@ -110,18 +103,18 @@ def test_a_fetch_of_many_small_appends_is_served_in_as_many_pieces_as_a_ring_tak
 
 
 def test_a_reply_that_fits_no_ring_is_refused_and_lends_nothing(world):
-    before = free_bytes(world)
+    before = world.free_bytes()
     small_appends(world, 1, 200)
     ring = SmallRing()
     world.fetch((1, 0), outlet=ring)
     (reply,) = ring.take()
     assert reply.error.code == "INVALID_REQUEST"
-    assert free_bytes(world) == before
+    assert world.free_bytes() == before
 
 
 def test_a_cold_read_of_an_evicted_session_lends_nothing_to_a_dead_network_process(world, monkeypatch):
     monkeypatch.setattr(fetching, "FETCH_SESSIONS_PER_SHARD_MAX", 1)
-    before = free_bytes(world)
+    before = world.free_bytes()
     world.fill(bytes(20 * KIB))
     world.evict_all()
     world.disk.hold_all("read")
@@ -129,7 +122,7 @@ def test_a_cold_read_of_an_evicted_session_lends_nothing_to_a_dead_network_proce
     world.fetch(client=8, outlet=world.other_net)
     world.core.forget(world.net)
     world.disk.release_all()
-    assert free_bytes(world) == before
+    assert world.free_bytes() == before
 
 
 def test_a_cold_read_for_a_follower_lends_nothing_to_a_dead_peer_process():
@@ -137,7 +130,7 @@ def test_a_cold_read_for_a_follower_lends_nothing_to_a_dead_peer_process():
     world = cluster.worlds[1]
     world.produce(bytes(100 * KIB))
     cluster.run()
-    before = free_bytes(world)
+    before = world.free_bytes()
     peers = FakeOutlet()
     want = Want(PARTITION, cluster.record.leader_epoch, 0, -1, 0, MIB, 0)
     fetch = ReplicaFetch(3, cluster.epochs[3], 0, 1 << 40, 0, 10, MIB, [want], [])
@@ -145,4 +138,4 @@ def test_a_cold_read_for_a_follower_lends_nothing_to_a_dead_peer_process():
     world.send(NodeApi.REPLICA_FETCH, encode_ask(fetch), session=place(3), outlet=peers)
     world.core.forget(peers)
     world.disk.release_all()
-    assert free_bytes(world) == before
+    assert world.free_bytes() == before
