@@ -51,7 +51,6 @@ class ClusterNode(NodeProcess):
             options=("--node-id", str(node_id), "--cluster", members, "--no-pin", *options),
             **node,
         )
-        self.port = free_ports()
 
     def name_members(self, members: str) -> None:
         """From its next start on it is told of these nodes."""

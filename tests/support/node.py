@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import psutil
 
+from perf.cluster.nodes import free_ports
 from ringlog.errors import RinglogError
 from tests.support.checkers.leaks import LeakWatch
 from tests.support.patience import Patience, stretched
@@ -66,7 +67,8 @@ class NodeProcess:
         self.data_dir = data_dir
         self.shards = shards
         self.host = host
-        self.port = free_port()
+        self.port = free_ports()
+        """The next one is free, too: a second network process listens there."""
         self.log_path = log_path or f"{data_dir}.node.log"
         self.watch = LeakWatch(data_dir)
         self._options = options

@@ -13,7 +13,7 @@ from ringlog.errors import RinglogError
 from ringlog.node import control
 from ringlog.node.metrics import NodeView
 from tests.support.amounts import cases, chance
-from tests.support.node import free_port, wait_for
+from tests.support.node import wait_for
 from tests.support.patience import stretched
 from tests.support.raw_client import RawClient
 from tests.support.trial import TOPIC, Trial
@@ -26,10 +26,14 @@ CLIENTS = 24
 def two_nets(tmp_path: Path) -> Trial:
     config = tmp_path / "node.toml"
     config.write_text("nets = 2\n")
-    trial = Trial(tmp_path, options=("--config", str(config)))
-    while trial.node.port > 65_000:  # the second listens on the port behind it
-        trial.node.port = free_port()
-    return trial
+    return Trial(tmp_path, options=("--config", str(config)))
+
+
+def test_connections_that_the_system_numbers_take_neither_port_of_a_node(two_nets: Trial):
+    """For a minute after its end each keeps its port from those who listen, and the node could not start."""
+    lowest, highest = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
+    ports = (two_nets.node.port, two_nets.node.port + 1)
+    assert not [port for port in ports if lowest <= port <= highest]
 
 
 def connections(trial: Trial) -> list[int]:
