@@ -46,7 +46,10 @@ from ringlog.net.session import ANY_NODE, Request, Session
 from ringlog.net.wire_errors import raised
 
 _CONNECT_S = 1.0
-"""How long an endpoint has to answer before the next one is tried, or ipc:// is given up for tcp://."""
+"""How long an endpoint has to answer before the next one is tried."""
+_NEARER_S = 5.0
+"""The same for the ipc:// of a node that has just answered. Where nobody listens that is known at once; and a node that
+is slow on a busy machine must not have its neighbours come by tcp://, where it cannot see them die."""
 _REFUSED_S = 0.05
 """How long to wait before the next endpoint is tried after one that nobody listens at."""
 _GREETING_S = 5.0
@@ -242,7 +245,7 @@ class Link:
             alone = self.seeks and self._view.seeds() == [self.endpoint]
             if alone:
                 return None
-            patient_s = self._since_s + _CONNECT_S
+            patient_s = self._since_s + (_CONNECT_S if self.endpoint in self._endpoints else _NEARER_S)
             return patient_s if self._next_endpoint_s is None else min(patient_s, self._next_endpoint_s)
         return self._since_s + _GREETING_S if self.state is LinkState.GREETING else None
 

@@ -63,8 +63,7 @@ class RouterNode:
         self.before = lambda header, body: None
         self.producer_ids = 1000
         self.delay_s = 0.0
-        self.socket = self._bind(endpoint)
-        self.endpoint = self.socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        self.socket, self.endpoint = self._bind(endpoint)
         self.bootstrap = self.endpoint.removeprefix("tcp://")
         self._start()
 
@@ -77,9 +76,10 @@ class RouterNode:
                 break
             except zmq.ZMQError:
                 time.sleep(0.02)
+        bound = socket.getsockopt_string(zmq.LAST_ENDPOINT)
         if self.ipc:
             socket.bind(self.ipc)
-        return socket
+        return socket, bound
 
     def _start(self):
         self._stop = threading.Event()
@@ -206,7 +206,7 @@ class RouterNode:
     def restart(self):
         """Go away and come back at the same address, as a net process that dies."""
         self.pause()
-        self.socket = self._bind(self.endpoint)
+        self.socket, _ = self._bind(self.endpoint)
         self._start()
 
     def pause(self):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import select
 import signal
+import socket
 import threading
 import time
 import weakref
@@ -126,6 +128,34 @@ def test_an_ipc_endpoint_that_does_not_answer_is_given_up_for_tcp(node, tmp_path
     assert ask(connection, timeout_s=10) == 1001
     assert connection._loop._links.home.endpoint == node.endpoint
     connection.close()
+
+
+def test_an_ipc_endpoint_of_a_node_that_is_slow_is_waited_for(tmp_path):
+    """On a busy machine a handshake takes its time, and on tcp:// a node cannot see its client die."""
+    with RouterNode(ipc=f"ipc://{tmp_path}/s") as node, socket.socket(socket.AF_UNIX) as door:
+        node.ipc = f"ipc://{tmp_path}/slow"
+        door.bind(f"{tmp_path}/slow")
+        door.listen()
+        threading.Thread(target=open_late, args=(door, f"{tmp_path}/s"), daemon=True).start()
+        connection = Connection(ClientSettings(bootstrap=node.bootstrap))
+        ask(connection, timeout_s=10)
+        assert connection._loop._links.home.endpoint == node.ipc
+        connection.close()
+
+
+def open_late(door: socket.socket, behind: str) -> None:
+    """Lets one client through to the socket behind, after more time than another endpoint would have."""
+    outer, _ = door.accept()
+    time.sleep(1.5)
+    with outer, socket.socket(socket.AF_UNIX) as inner:
+        inner.connect(behind)
+        other = {outer: inner, inner: outer}
+        while True:
+            for end in select.select(list(other), [], [])[0]:
+                data = end.recv(1 << 16)
+                if not data:
+                    return
+                other[end].sendall(data)
 
 
 def test_the_next_bootstrap_address_is_tried(node):
