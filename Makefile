@@ -6,6 +6,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Inputs for each of the seven fuzz targets: 14 million in all.
 RUNS ?= 2000000
+# One more than cores: half of what a test with real processes takes is waiting for them.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 NATIVE := $(shell find ringlog/native -name '*.cpp' -o -name '*.hpp' -o -name 'CMakeLists.txt')
 
 .DEFAULT_GOAL := help
@@ -23,7 +25,7 @@ demo-spark: $(VENV)/.examples ## page views through a node and a streaming job o
 	$(BIN)/python -m examples.page_views.demo
 
 test: $(VENV)/.spark ## all tests, with short seeded runs of the slow lanes
-	$(BIN)/python -m pytest -n $(shell nproc) --dist worksteal --durations 20 --ignore tests/spark
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations 20 --ignore tests/spark
 	$(BIN)/python -m pytest --durations 5 tests/spark  # by themselves: one session of Spark serves them all, and takes every core
 
 check: $(VENV)/.dev ## formatting, lint, types, import contracts, C++ warnings: in seconds
@@ -40,7 +42,7 @@ bench: $(VENV)/.spark ## every figure beside its limit, measured in one run
 	$(BIN)/python -m perf spark
 
 peers: $(VENV)/.test ## fetch what `python -m perf compare` measures beside ringlog: Kafka, NATS, Redis, RabbitMQ
-	@scripts/install.sh $(BIN)/python test,peers,plots
+	@scripts/install-extras.sh $(BIN)/python peers,plots
 	$(BIN)/python -m perf.peers
 
 fuzz: $(VENV)/.test ## the fuzz targets of every native parser; RUNS=… inputs each
@@ -65,20 +67,20 @@ $(VENV)/.installed: pyproject.toml scripts/install.sh $(NATIVE) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.installed
-	@scripts/install.sh $(BIN)/python test
+	@scripts/install-extras.sh $(BIN)/python test
 	@touch $@
 
 # Spark is half a gigabyte and needs Java: only what runs it waits for it.
 $(VENV)/.spark: $(VENV)/.test
 	@scripts/require-java.sh
-	@scripts/install.sh $(BIN)/python test,examples
+	@scripts/install-extras.sh $(BIN)/python examples
 	@touch $@
 
 $(VENV)/.examples: $(VENV)/.installed
 	@scripts/require-java.sh
-	@scripts/install.sh $(BIN)/python examples
+	@scripts/install-extras.sh $(BIN)/python examples
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test
-	@scripts/install.sh $(BIN)/python test,dev
+	@scripts/install-extras.sh $(BIN)/python dev
 	@touch $@

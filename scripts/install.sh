@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Builds and installs ringlog into a virtual environment. Usage: install.sh PYTHON [EXTRA]
+# Builds and installs ringlog into a virtual environment. Usage: install.sh PYTHON
 #
 # The liburing package compiles for more than a minute, so it is built in the background while
 # everything else is fetched and our own kernel is compiled.
 set -eu
 python=$1
-extra=${2:+[$2]}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 liburing=$(sed -nE 's/^ *"(liburing==[^;"]+).*/\1/p' pyproject.toml)
@@ -20,6 +19,7 @@ if ! wait $background; then
   echo "the liburing package did not build; it needs a C compiler and make" >&2
   exit 1
 fi
-"$python" -m pip install -q --no-build-isolation -e ".$extra"
+# What it depends on: it is there itself, and is not built again.
+"$python" -m pip install -q --no-build-isolation ringlog
 # Once, also where PYTHONDONTWRITEBYTECODE keeps Python from it, as in many containers: a node starts in half the time.
-"$python" -m compileall -q ringlog cli ${2:+perf tests}
+"$python" -m compileall -q ringlog cli tuning spark_bridge
