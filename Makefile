@@ -42,7 +42,7 @@ bench: $(VENV)/.spark ## every figure beside its limit, measured in one run
 	$(BIN)/python -m perf spark
 
 peers: $(VENV)/.test ## fetch what `python -m perf compare` measures beside ringlog: Kafka, NATS, Redis, RabbitMQ
-	@scripts/install-extras.sh $(BIN)/python peers,plots
+	@scripts/install-extras.sh $(BIN)/python peers plots
 	$(BIN)/python -m perf.peers
 
 fuzz: $(VENV)/.test ## the fuzz targets of every native parser; RUNS=… inputs each
@@ -61,7 +61,7 @@ clean: ## forget everything that was built
 $(BIN)/python:
 	@python=$(PYTHON) && scripts/require-system.sh $$python && $$python -m venv $(VENV)
 
-$(VENV)/.installed: pyproject.toml scripts/install.sh $(NATIVE) | $(BIN)/python
+$(VENV)/.installed: pyproject.toml scripts/install.sh scripts/requirements.py $(NATIVE) | $(BIN)/python
 	@echo "building ringlog; on a fresh machine this takes one to two minutes …"
 	@scripts/install.sh $(BIN)/python
 	@touch $@

@@ -19,7 +19,6 @@ if ! wait $background; then
   echo "the liburing package did not build; it needs a C compiler and make" >&2
   exit 1
 fi
-# What it depends on: it is there itself, and is not built again.
-"$python" -m pip install -q --no-build-isolation ringlog
+"$python" -m pip install -q --no-build-isolation -r <("$python" scripts/requirements.py)
 # Once, also where PYTHONDONTWRITEBYTECODE keeps Python from it, as in many containers: a node starts in half the time.
 "$python" -m compileall -q ringlog cli tuning spark_bridge
