@@ -12,6 +12,7 @@ from tests.support.checkers.history import check_recordings
 from tests.support.checkers.violations import report
 from tests.support.load import Load, audit
 from tests.support.node import NodeProcess
+from tests.support.patience import stretched
 from tests.support.raw_client import RawClient
 
 TOPIC = "orders"
@@ -44,9 +45,9 @@ class Trial:
     ) -> None:
         self.node.__exit__(kind, error, trace)
 
-    def client(self, timeout_s: float = 5.0) -> RawClient:
-        """A plain client of the node."""
-        return RawClient(self.node.endpoint, timeout_s)
+    def client(self, timeout_s: float | None = None) -> RawClient:
+        """A plain client of the node. It waits for answers as long as a node of a machine that is so busy may take."""
+        return RawClient(self.node.endpoint, stretched(5.0) if timeout_s is None else timeout_s)
 
     def load(self, **settings: Any) -> Load:
         """Load on the topic; use it in a `with`."""
