@@ -119,6 +119,8 @@ TimestampColumn BorrowedColumns::timestamps(nb::handle object, int64_t records) 
     if (nb::hasattr(object, "__arrow_c_array__")) {
         const auto [schema, array] = import_arrow(object);
         const std::string_view format = schema->format;
+        // Its format would be that of the numbers in its stead.
+        if (schema->dictionary != nullptr) refuse(kWhat, "must not be dictionary-encoded");
         if (format != "l" && !format.starts_with("tsm:")) {
             refuse(kWhat, "must be int64 or timestamp[ms], not Arrow format '" + std::string(format) + "'");
         }

@@ -99,6 +99,12 @@ def test_lists_are_no_values(kind):
         key_partitions(column, 3)
 
 
+def test_the_numbers_of_a_dictionary_are_no_timestamps():
+    words = pa.DictionaryArray.from_arrays(pa.array([1, 0], pa.int64()), pa.array([1000, 2000], pa.int64()))
+    with pytest.raises(InvalidRequest, match="dictionary"):
+        encode_columns(Column.of([b"a", b"b"]), timestamps=words)
+
+
 @pytest.mark.parametrize("offsets", [[0, 100], [-1, 1], [0, 3, 1], [4, 5]])
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 def test_a_column_whose_offsets_lead_out_of_its_data_is_not_given_to_arrow(offsets, kind):
