@@ -150,7 +150,6 @@ class Accumulator:
             while True:
                 to = topic.in_turn(self._batch_size) if queue is None else queue
                 opened = self._opened(to, acks, now_s)
-                first = opened.builder.count
                 count = opened.builder.extend(
                     chunk.values,
                     chunk.keys,
@@ -164,6 +163,7 @@ class Accumulator:
                 if count == NOT_FEW:
                     return None
                 if count != NO_ROOM:
+                    first = opened.builder.count - count
                     self._hold(to, opened)
                     return Part(opened.state, first, count)
                 self.close(to)
@@ -182,10 +182,15 @@ class Accumulator:
         return BatchState(queue.topic, queue.index, self._check_may_wait)
 
     def _hold(self, queue: PartitionQueue, opened: OpenBatch) -> None:
-        if queue.open is None:
-            queue.open = opened
-            self.unfinished[opened.state] = None
-            self.touched.append(queue)
+        if queue.open is opened or opened.state in self.unfinished:
+            return
+        while queue.open is not None:
+            self.close(
+                queue
+            )  # opened by whoever produced while this thread was making the first record of ours
+        queue.open = opened
+        self.unfinished[opened.state] = None
+        self.touched.append(queue)
 
     def close(self, queue: PartitionQueue) -> None:
         """Let the open batch of a queue take no more records."""
@@ -194,6 +199,7 @@ class Accumulator:
             if opened is None:
                 return
             queue.open = None
+            opened.builder.close()
             opened.state.count = opened.builder.count
             opened.state.timestamps = opened.builder.timestamps
             held = opened.builder.nbytes

@@ -45,7 +45,8 @@ def chunks_of(values: Any, keys: Any, headers: Any, timestamps: Any, now_ms: int
     if values is None:
         raise InvalidRequest(f"values {_KINDS}")
     times = _times(timestamps, now_ms)
-    if _is_list(values) and headers is None and (keys is None or _is_list(keys)):
+    in_one_piece = not hasattr(times, "chunks")
+    if _is_list(values) and headers is None and (keys is None or _is_list(keys)) and in_one_piece:
         yield from _list_chunks(values, keys, times)
         return
     columns = [_chunked(values, "values"), _chunked(keys, "keys"), _headers(headers), _chunked_times(times)]
@@ -71,8 +72,8 @@ def _list_chunks(values: Any, keys: Any, times: Any) -> Iterator[Chunk]:
     if keys is not None and len(keys) != len(values):
         raise InvalidRequest(f"keys: one for each of the {len(values)} values is needed")
     rows = _LIST_ROWS if keys is None else _KEYED_LIST_ROWS
-    parts = _chunked_times(times)
-    if parts is not None and (len(parts) != 1 or len(parts[0]) != len(values)):
+    is_one = isinstance(times, int)
+    if not is_one and len(times) != len(values):
         raise InvalidRequest(f"timestamps: one for each of the {len(values)} values is needed")
     for at in range(0, len(values), rows):
         some = values[at : at + rows]
@@ -80,7 +81,7 @@ def _list_chunks(values: Any, keys: Any, times: Any) -> Iterator[Chunk]:
             Column.gather(some, "values"),
             None if keys is None else Column.gather(keys[at : at + rows], "keys"),
             None,
-            times if parts is None else parts[0][at : at + rows],
+            times if is_one else times[at : at + rows],
             len(some),
         )
 

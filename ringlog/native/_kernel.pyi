@@ -141,8 +141,8 @@ class BatchBuilder(Generic[_Future]):
         """`future_type`: a subclass of tuple, made as (state, index)."""
 
     def append(self, value: Any, key: Any, timestamp: int | None, headers: Any) -> _Future | None:
-        """A future, or None when the record would pass `bytes_target` and is not the first. TypeError and
-        ValueError name the argument; BatchTooLarge when it alone would pass `bytes_max`."""
+        """A future, or None when the batch is closed, or the record would pass `bytes_target` and is not the first.
+        TypeError and ValueError name the argument; BatchTooLarge when it alone would pass `bytes_max`."""
 
     def extend(
         self,
@@ -156,7 +156,10 @@ class BatchBuilder(Generic[_Future]):
         bytes_most: int,
     ) -> int:
         """Append records of columns, as `encode_columns` takes them: all, or none. How many; 0: the batch has no room
-        for them; -1: they take more than `bytes_most`."""
+        for them, or is closed; -1: they take more than `bytes_most`."""
+
+    def close(self) -> None:
+        """Take no more records, not even one that is being read."""
 
     def finish(self, fields: BatchFields, seal: bool) -> bytearray:
         """The batch behind `headroom` bytes; nothing can be appended any more. Releases the GIL."""

@@ -94,6 +94,11 @@ class BatchBuilder(Generic[F]):
         except (ValueError, OverflowError) as wrong:
             raise InvalidRequest(str(wrong)) from None
 
+    def close(self) -> None:
+        """Take no more records. One that is being read meanwhile goes into the next batch: to read it may run code of
+        others, and that may close this one."""
+        self._native.close()
+
     def finish(self, codec: Codec = Codec.NONE, level: int | None = None) -> bytearray:
         """The batch behind HEADROOM bytes, compressed; `seal_for` must follow. Nothing can be appended any more."""
         return _folded(self._native.finish(_FIELDS, False), codec, level)

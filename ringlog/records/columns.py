@@ -88,7 +88,11 @@ class Column:
         return (self[i] for i in range(len(self)))
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        """The column as an Arrow array of binary (large_binary for int64 offsets), without a copy."""
+        """The column as an Arrow array of binary (large_binary for int64 offsets), without a copy. InvalidRequest for
+        offsets that lead out of the data: Arrow believes them."""
+        offsets = self.offsets
+        if offsets[0] < 0 or offsets[-1] > memoryview(self.data).nbytes or np.any(offsets[1:] < offsets[:-1]):
+            raise InvalidRequest("offsets must not decrease and must end within the data")
         return _kernel.export_arrow(self.arrow_tree("", nullable=True))
 
     def arrow_tree(self, name: str, *, nullable: bool, text: bool = False) -> _kernel.ArrowTree:

@@ -7,6 +7,7 @@ blocks: what does not fit the ring waits in its outbox and goes out first when t
 from __future__ import annotations
 
 from collections import deque
+from contextlib import ExitStack
 from typing import Literal
 
 from ringlog.ring.doorbell import Doorbell
@@ -39,11 +40,17 @@ class LinkEnd:
         requests = self._whole[: ring_bytes(request_bytes)]
         replies = self._whole[ring_bytes(request_bytes) :]
         self._views = (requests, replies)
-        request_ring = Ring.open(requests, generation=generation)
-        reply_ring = Ring.open(replies, generation=generation)
-        own, other = (request_ring, reply_ring) if side == "front" else (reply_ring, request_ring)
-        self.writer: RingWriter = own.writer(peer_bell)
-        self.reader: RingReader = other.reader()
+        with ExitStack() as undo:
+            undo.callback(
+                self._unmap
+            )  # a link that was made anew while we looked is not kept mapped and locked
+            request_ring = Ring.open(requests, generation=generation)
+            reply_ring = Ring.open(replies, generation=generation)
+            own, other = (request_ring, reply_ring) if side == "front" else (reply_ring, request_ring)
+            self.writer: RingWriter = own.writer(peer_bell)
+            undo.callback(self.writer.close)
+            self.reader: RingReader = other.reader()
+            undo.pop_all()
         self._outbox: deque[bytes] = deque()
         self.outbox_bytes = 0
         self.closed = False
@@ -72,6 +79,9 @@ class LinkEnd:
         self.closed = True
         self.reader.close()
         self.writer.close()
+        self._unmap()
+
+    def _unmap(self) -> None:
         for view in self._views:
             view.release()
         self._whole.release()

@@ -57,6 +57,8 @@ void add_header(PyObject* key, PyObject* value, std::vector<HeaderPieces>& heade
 void read_headers(nb::handle given, std::vector<HeaderPieces>& headers, std::vector<PyBuffer>& held,
                   nb::object& kept) {
     if (given.is_none()) return;
+    // A record that its batch has no room for is read again for the next one, and an iterator would then be empty.
+    if (PyIter_Check(given.ptr())) throw nb::type_error("headers must be a dict, or a list of (str, bytes)");
     if (PyDict_Check(given.ptr())) {
         // A buffer's own code could change the dict while it is walked.
         kept = nb::steal(PyDict_Items(given.ptr()));
@@ -113,7 +115,7 @@ public:
         if (!future.is_valid()) throw nb::python_error();
 
         // From here on no Python code runs, no collector either, until the record stands: nobody comes between.
-        if (finished_) throw nb::value_error("the batch is finished");
+        if (closed_) return nb::none();
         detail::RecordPieces record;
         const int64_t base = count_ == 0 ? source.the_timestamp : base_timestamp_;
         const EncodeError error = detail::fetch(source, count_, base, record);
@@ -144,7 +146,7 @@ public:
     // how many: 0 when the batch has no room for them, -1 when they take more than `bytes_most`.
     template <class Source>
     int64_t extend(const Source& source, int32_t records, int64_t bytes_most) {
-        if (finished_) throw nb::value_error("the batch is finished");
+        if (closed_) return 0;
         if (count_ > kRecordsPerBatchMax - records) return 0;
         const int32_t stop = count_ + records;
         const int64_t base = count_ == 0 ? source.timestamp(0) : base_timestamp_;
@@ -183,6 +185,9 @@ public:
         return records;
     }
 
+    // Takes no more records, not even one that is being read: what is read runs code that may close its batch.
+    void close() noexcept { closed_ = true; }
+
     // Behind `headroom` bytes, the batch; the builder is empty-handed afterwards.
     nb::bytearray finish(const nb::tuple& fields, bool seal) {
         if (finished_ || count_ == 0) throw nb::value_error("there is no batch to finish");
@@ -191,7 +196,7 @@ public:
         if (PyByteArray_Resize(memory_.ptr(), static_cast<Py_ssize_t>(headroom_ + size)) != 0) {
             throw nb::python_error();
         }
-        finished_ = true;
+        closed_ = finished_ = true;
         nb::bytearray batch = std::move(memory_);
         state_ = nb::none();
         uint8_t* const memory = memory_of(batch) + headroom_;
@@ -256,6 +261,7 @@ private:
     nb::type_object future_type_;
     nb::object state_;
     nb::bytearray memory_;
+    bool closed_ = false;
     bool finished_ = false;
     int32_t count_ = 0;
     int64_t records_bytes_ = 0;
@@ -396,6 +402,7 @@ void bind_builder(nb::module_& m) {
         .def("extend", &extend_columns, nb::arg("values"), nb::arg("keys").none(), nb::arg("timestamps"),
              nb::arg("headers").none(), nb::arg("start"), nb::arg("stop"), nb::arg("rows").none(),
              nb::arg("bytes_most"))
+        .def("close", &BatchBuilder::close)
         .def("finish", &BatchBuilder::finish, nb::arg("fields"), nb::arg("seal"))
         .def_prop_ro("count", &BatchBuilder::count)
         .def_prop_ro("nbytes", &BatchBuilder::nbytes)

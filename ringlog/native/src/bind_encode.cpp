@@ -157,34 +157,36 @@ int64_t int64_of(nb::handle number) {
     return value;
 }
 
-// A list or tuple as it is, or a list made of any other sequence, which must then be kept alive.
-nb::object fast_sequence(nb::handle sequence, const char* message) {
-    auto fast = nb::steal(PySequence_Fast(sequence.ptr(), message));
+// The items of a sequence, in a tuple of its own: what is read after them may run code that changes a list.
+nb::object items_of(nb::handle sequence, const char* message) {
+    const auto fast = nb::steal(PySequence_Fast(sequence.ptr(), message));
     if (!fast.is_valid()) throw nb::python_error();
-    return fast;
+    auto items = nb::steal(PySequence_Tuple(fast.ptr()));
+    if (!items.is_valid()) throw nb::python_error();
+    return items;
 }
 
-size_t fast_size(const nb::object& fast) { return static_cast<size_t>(PySequence_Fast_GET_SIZE(fast.ptr())); }
-PyObject* fast_item(const nb::object& fast, size_t i) {
-    return PySequence_Fast_GET_ITEM(fast.ptr(), static_cast<Py_ssize_t>(i));
+size_t count_of(const nb::object& items) { return static_cast<size_t>(PyTuple_GET_SIZE(items.ptr())); }
+PyObject* item_of(const nb::object& items, size_t i) {
+    return PyTuple_GET_ITEM(items.ptr(), static_cast<Py_ssize_t>(i));
 }
 
-std::vector<Piece> pieces_of(const nb::object& fast, const char* what) {
-    std::vector<Piece> pieces(fast_size(fast));
-    for (size_t i = 0; i < pieces.size(); ++i) pieces[i] = piece_of(fast_item(fast, i), what, i);
+std::vector<Piece> pieces_of(const nb::object& items, const char* what) {
+    std::vector<Piece> pieces(count_of(items));
+    for (size_t i = 0; i < pieces.size(); ++i) pieces[i] = piece_of(item_of(items, i), what, i);
     return pieces;
 }
 
 void read_headers(const nb::object& lists, ObjectSource& source, std::vector<nb::object>& alive) {
-    source.header_begins.reserve(fast_size(lists) + 1);
+    source.header_begins.reserve(count_of(lists) + 1);
     source.header_begins.push_back(0);
-    for (size_t i = 0; i < fast_size(lists); ++i) {
-        if (PyObject* const list = fast_item(lists, i); list != Py_None) {
+    for (size_t i = 0; i < count_of(lists); ++i) {
+        if (PyObject* const list = item_of(lists, i); list != Py_None) {
             const nb::object pairs =
-                fast_sequence(list, "the headers of a record must be a sequence of pairs");
+                items_of(list, "the headers of a record must be a sequence of pairs");
             alive.push_back(pairs);
-            for (size_t j = 0; j < fast_size(pairs); ++j) {
-                PyObject* const pair = fast_item(pairs, j);
+            for (size_t j = 0; j < count_of(pairs); ++j) {
+                PyObject* const pair = item_of(pairs, j);
                 if (!PyTuple_Check(pair) || PyTuple_GET_SIZE(pair) != 2 ||
                     !PyUnicode_Check(PyTuple_GET_ITEM(pair, 0))) {
                     wrong_type("headers", i, "a sequence of (str, bytes or None)");
@@ -204,28 +206,28 @@ nb::object encode_objects(nb::handle values, nb::handle keys, nb::handle timesta
                           const nb::tuple& fields, bool seal) {
     std::vector<nb::object> alive;
     ObjectSource source;
-    const nb::object value_list = fast_sequence(values, "values must be a sequence");
-    const size_t count = fast_size(value_list);
+    const nb::object value_list = items_of(values, "values must be a sequence");
+    const size_t count = count_of(value_list);
     if (count == 0) throw nb::value_error("a batch needs at least one record");
     if (count > static_cast<size_t>(kRecordsPerBatchMax))
         throw nb::value_error("more records than a batch may have");
     source.values = pieces_of(value_list, "values");
     if (!keys.is_none()) {
-        alive.push_back(fast_sequence(keys, "keys must be a sequence"));
-        if (fast_size(alive.back()) != count) throw nb::value_error("keys: one for each value is needed");
+        alive.push_back(items_of(keys, "keys must be a sequence"));
+        if (count_of(alive.back()) != count) throw nb::value_error("keys: one for each value is needed");
         source.keys = pieces_of(alive.back(), "keys");
     }
     if (nb::isinstance<nb::int_>(timestamps)) {
         source.timestamps = {int64_of(timestamps)};
     } else {
-        const nb::object list = fast_sequence(timestamps, "timestamps must be an int or a sequence of ints");
-        if (fast_size(list) != count) throw nb::value_error("timestamps: one for each value is needed");
+        const nb::object list = items_of(timestamps, "timestamps must be an int or a sequence of ints");
+        if (count_of(list) != count) throw nb::value_error("timestamps: one for each value is needed");
         source.timestamps.reserve(count);
-        for (size_t i = 0; i < count; ++i) source.timestamps.push_back(int64_of(fast_item(list, i)));
+        for (size_t i = 0; i < count; ++i) source.timestamps.push_back(int64_of(item_of(list, i)));
     }
     if (!headers.is_none()) {
-        const nb::object lists = fast_sequence(headers, "headers must be a sequence");
-        if (fast_size(lists) != count) throw nb::value_error("headers: one list for each value is needed");
+        const nb::object lists = items_of(headers, "headers must be a sequence");
+        if (count_of(lists) != count) throw nb::value_error("headers: one list for each value is needed");
         read_headers(lists, source, alive);
     }
     return encode<false>(source, read_fields(fields), seal, Room{});

@@ -61,18 +61,24 @@ const PyBuffer& BorrowedColumns::hold(nb::handle object) {
 
 BorrowedColumns::Arrow BorrowedColumns::import_arrow(nb::handle object) {
     const auto capsules = nb::cast<nb::tuple>(object.attr("__arrow_c_array__")());
+    if (capsules.size() != 2) throw nb::value_error("__arrow_c_array__ must return two capsules");
     const nb::object schema = capsules[0];
     const nb::object array = capsules[1];
     Arrow arrow{static_cast<const ArrowSchema*>(PyCapsule_GetPointer(schema.ptr(), kSchemaCapsule)),
                 static_cast<const ArrowArray*>(PyCapsule_GetPointer(array.ptr(), kArrayCapsule))};
     if (arrow.schema == nullptr || arrow.array == nullptr) throw nb::python_error();
+    // Whoever takes an array over leaves its structure behind, with pointers that mean nothing any more.
+    if (arrow.schema->release == nullptr || arrow.array->release == nullptr) {
+        throw nb::value_error("the Arrow array was given to somebody else before");
+    }
     objects_.push_back(schema);
     objects_.push_back(array);
     return arrow;
 }
 
 ByteColumn BorrowedColumns::bytes(nb::handle object, const char* what, int64_t& length) {
-    if (!nb::hasattr(object, "offsets")) {
+    // What only a Column has: Arrow's lists have offsets too.
+    if (!nb::hasattr(object, "valid")) {
         const Arrow arrow = import_arrow(object);
         length = arrow.array->length;
         return arrow_bytes(*arrow.schema, *arrow.array, what);
@@ -113,6 +119,8 @@ TimestampColumn BorrowedColumns::timestamps(nb::handle object, int64_t records) 
     if (nb::hasattr(object, "__arrow_c_array__")) {
         const auto [schema, array] = import_arrow(object);
         const std::string_view format = schema->format;
+        // Its format would be that of the numbers in its stead.
+        if (schema->dictionary != nullptr) refuse(kWhat, "must not be dictionary-encoded");
         if (format != "l" && !format.starts_with("tsm:")) {
             refuse(kWhat, "must be int64 or timestamp[ms], not Arrow format '" + std::string(format) + "'");
         }

@@ -87,5 +87,12 @@ def test_every_form_of_a_time_arrives_as_it_was(node, producer, form, ms):
     assert times(node) == [ms]
 
 
+def test_times_in_pieces_arrive_with_a_list_of_values(node, producer):
+    pieces = pa.chunked_array([pa.array([1, 2], pa.int64()), pa.array([3], pa.int64())])
+    producer.produce_many("t", [b"a", b"b", b"c"], timestamps=pieces).result(5)
+    assert times(node) == [1, 2, 3]
+
+
 def test_no_times_for_no_records(producer):
     assert producer.produce_many("t", [], timestamps=[]).result(5) == []
+    assert producer.produce_many("t", [], timestamps=pa.chunked_array([], pa.int64())).result(5) == []

@@ -106,8 +106,6 @@ def test_columns_that_find_no_room_are_many_or_wrong_leave_the_batch_as_it_was()
     data = builder.finish()
     seal_for(data, -1, -1, -1)
     assert [record.value for record in decode(bytes(data[HEADROOM:]))] == [b"first"] + [b"x" * 100] * 2
-    with pytest.raises(InvalidRequest, match="finished"):
-        builder.extend(column, None, None, timestamps=18, start=0, stop=2, bytes_most=5000)
 
 
 @given(record_lists(), st.sampled_from([codec for codec in Codec if codec is not Codec.NONE]))
@@ -180,8 +178,17 @@ def test_a_batch_is_finished_once():
     builder.finish()
     with pytest.raises(ValueError, match="no batch"):
         builder.finish()
-    with pytest.raises(ValueError, match="finished"):
-        builder.append(b"", None, 0, None)
+
+
+@pytest.mark.parametrize("end", [BatchBuilder.close, BatchBuilder.finish])
+def test_a_batch_that_is_closed_or_finished_takes_no_more_records(end):
+    builder = BatchBuilder(tuple, None, bytes_target=1000)
+    builder.append(b"", None, 0, None)
+    end(builder)
+    assert builder.append(b"", None, 0, None) is None
+    columns = (Column.of([b""]), None, None)
+    assert builder.extend(*columns, timestamps=0, start=0, stop=1, bytes_most=1000) == NO_ROOM
+    assert builder.count == 1
 
 
 @given(items)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+from ringlog.errors import RingStale
 from ringlog.limits import KIB
 from ringlog.ring.doorbell import Doorbell
 from ringlog.ring.link import LinkEnd, create_link
@@ -78,3 +81,14 @@ def test_messages_that_were_read_do_not_hinder_a_close(ends):
     messages = back.reader.read_all()
     back.close()
     assert messages[0].kind == 0
+
+
+def test_a_link_that_was_made_anew_meanwhile_is_not_kept_open():
+    memory = create_link("unit", request_bytes=RING, reply_bytes=RING, generation=3)
+    with Doorbell.create() as bell:
+        before = set(os.listdir("/proc/self/fd"))
+        with pytest.raises(RingStale):
+            LinkEnd(memory.name, 4, "front", request_bytes=RING, peer_bell=bell)
+        assert set(os.listdir("/proc/self/fd")) == before
+    memory.unlink()
+    memory.close()
