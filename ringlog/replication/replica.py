@@ -6,7 +6,8 @@
             └─ no leader, or it or this node is no replica ──► (none)
 
 A role lives for one leader epoch. A view of the same leader epoch changes the ISR, or the settings, within the role; an
-earlier one changes nothing. The high watermark outlives roles, but not the process: it is learned anew from the others.
+earlier one changes nothing. The high watermark outlives roles, but not the process: it is learned anew from the others;
+nor, in a follower, the election of a leader that was not in sync: what was committed before may be no more.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ class Replica:
                 self.follower.view = view
             return False
         self._high_watermark = max(self.high_watermark, log.start_offset)
+        if previous is not None and view.unclean_epoch > previous.leader_epoch and view.leader != self.node:
+            self._high_watermark = log.start_offset
         self.leader = self.follower = None
         if log.last_epoch > view.leader_epoch:
             self.halt(

@@ -60,6 +60,7 @@ class ReplicationDesk:
         committed: Callable[[HostedPartition], None],
         role_changed: Callable[[HostedPartition], None],
         first_session: int,
+        lag_ms_max: int,
     ) -> None:
         """`committed`: readers may see more of a partition; `role_changed`: it is led here now, or no longer."""
         self._shard = shard
@@ -78,7 +79,7 @@ class ReplicationDesk:
         self._told: dict[int, str] = {}
         """Why partitions cannot follow, as it was logged."""
         self._leading: dict[int, HostedPartition] = {}
-        self._proposals = ProposalDesk(hosting, self._leading)
+        self._proposals = ProposalDesk(hosting, self._leading, lag_ms_max)
         self._look_ms = 0
         self._node_epoch = -1
         """Of this node's registration, as the fetchers know it."""
@@ -140,6 +141,9 @@ class ReplicationDesk:
                 hosted.acks.refuse_all(why)
                 hosted.leader_acks.refuse_all(why)
             if replica.follower is not None:
+                if replica.high_watermark < (hosted.log.committed_offset or 0):
+                    # After an unclean election: what was committed here may not be any more.
+                    hosted.log.committed_offset = replica.high_watermark
                 self._follow_leader(hosted, record)
             elif replica.halted is not None:
                 _log.error("%s takes part in nothing: %s", hosted.name, replica.halted)
@@ -159,6 +163,7 @@ class ReplicationDesk:
             int(config["min.insync.replicas"]),
             "compact" in config["cleanup.policy"],
             record.adding,
+            record.unclean_epoch,
         )
 
     def _follow_leader(self, hosted: HostedPartition, record: Partition) -> None:
@@ -307,7 +312,7 @@ class ReplicationDesk:
             self._truncate(hosted, action.offset, now_ms)
         elif isinstance(action, BeginAt):
             _log.warning(
-                "%s begins anew at %d: its leader has deleted what comes after %d",
+                "%s begins anew at %d: its leader has nothing that would continue it at %d",
                 hosted.name,
                 action.offset,
                 log.end_offset,

@@ -51,6 +51,8 @@ class Produced(NamedTuple):
     correlation: int
     base_offset: int
     error: str = ""
+    leader_epoch: int = -1
+    """Under which it was committed."""
 
 
 class Poll(NamedTuple):
@@ -278,7 +280,8 @@ class SimBroker:
             done = [ack for ack in hosted.waiting if ack[0] <= replica.high_watermark]
             hosted.waiting = [ack for ack in hosted.waiting if ack[0] > replica.high_watermark]
             for _, client, correlation, base_offset in done:
-                self.machine.send(client, Produced(correlation, base_offset))
+                epoch = replica.leader.view.leader_epoch
+                self.machine.send(client, Produced(correlation, base_offset, leader_epoch=epoch))
 
     def _send_plans(self, plans: list[Plan]) -> None:
         for plan in plans:

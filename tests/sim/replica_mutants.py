@@ -9,17 +9,21 @@ from unittest.mock import patch
 
 import msgspec
 
+from ringlog.controller import unclean as unclean_module
+from ringlog.controller.image import MetadataImage
+from ringlog.controller.records import MetadataRecord, Partition
 from ringlog.replication import leader as leader_module
 from ringlog.replication.follower import Follower
 from ringlog.replication.leader import Diverged, Leader
 from ringlog.replication.messages import Part, Want
-from ringlog.replication.view import EpochEnd, ReplicaLog
+from ringlog.replication.replica import Replica
+from ringlog.replication.view import EpochEnd, PartitionView, ReplicaLog
 from tests.sim.faults import KINDS
 from tests.sim.replica_broker import SimBroker
 from tests.sim.replica_controller import SimController
 from tests.sim.replica_log import SimLog
 from tests.sim.replica_real_controller import RealController
-from tests.sim.replicas import replicas
+from tests.sim.replicas import replicas, unclean
 
 ALL_KINDS = (*KINDS, "rot", "wipe")
 
@@ -32,6 +36,8 @@ class Mutant:
     kinds: Sequence[str] = ALL_KINDS
     controller: type[SimController] = RealController
     """Failures of the controller itself are shown with the simulated one, which can be told to have them."""
+    unclean: bool = False
+    """Shown where a topic allows unclean elections."""
 
     @contextmanager
     def alive(self) -> Iterator[None]:
@@ -52,6 +58,8 @@ class Mutant:
 
     def without(self, seed: int) -> list[str]:
         """The same without the failure."""
+        if self.unclean:
+            return unclean(seed)
         return replicas(seed, kinds=self.kinds, controller=self.controller)
 
 
@@ -93,7 +101,22 @@ def _joins_at_once(self: Leader, node: int, log: ReplicaLog) -> bool:
     return self.followers[node].held_offset >= 0
 
 
+def _remembering(method: Callable[..., bool]) -> Callable[..., bool]:
+    """Replica.follow of one that is told nothing of unclean elections."""
+
+    def follow(self: Replica, view: PartitionView, log: ReplicaLog, node_epoch: int, now_ms: int) -> bool:
+        return method(self, view._replace(unclean_epoch=-1), log, node_epoch, now_ms)
+
+    return follow
+
+
+def _not_saying(image: MetadataImage, partition: Partition) -> list[MetadataRecord]:
+    """unclean._elected, without a word of it in the metadata."""
+    return [msgspec.structs.replace(one, unclean_epoch=-1) for one in _elected(image, partition)]
+
+
 _advance = Leader.advance
+_elected = unclean_module._elected
 
 MUTANTS: dict[str, Mutant] = {
     "truncation to the high watermark instead of by epoch": Mutant(
@@ -123,5 +146,11 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "any replica is elected when none is in sync": Mutant(
         [(SimController, "elects_anyone", True)], controller=SimController
+    ),
+    "after an unclean election what was committed before it is stood by": Mutant(
+        [(Replica, "follow", _remembering(Replica.follow))], unclean=True
+    ),
+    "an unclean election that nobody is told of": Mutant(
+        [(unclean_module, "_elected", _not_saying)], unclean=True
     ),
 }

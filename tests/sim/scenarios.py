@@ -7,7 +7,7 @@ from tests.sim.members import members
 from tests.sim.metadata import metadata
 from tests.sim.quorum import quorum, quorum_brisk
 from tests.sim.replay import Scenario
-from tests.sim.replicas import replicas
+from tests.sim.replicas import replicas, unclean
 
 SCENARIOS: dict[str, Scenario] = {
     "counter": counter,
@@ -16,4 +16,5 @@ SCENARIOS: dict[str, Scenario] = {
     "quorum": quorum,
     "quorum_brisk": quorum_brisk,
     "replicas": replicas,
+    "unclean": unclean,
 }

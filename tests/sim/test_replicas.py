@@ -8,7 +8,7 @@ import pytest
 
 from tests.sim.replay import run_seeds
 from tests.sim.replica_mutants import MUTANTS
-from tests.sim.replicas import replicas
+from tests.sim.replicas import replicas, unclean
 from tests.support.amounts import amount
 
 SEEDS = 1_000
@@ -21,6 +21,18 @@ def test_nothing_acknowledged_is_lost_and_replicas_agree_whatever_happens(part):
     first = 100_000 * part
     ran = run_seeds("replicas", replicas, range(first, first + amount(12, SEEDS)), within_s=amount(20, 3_000))
     assert ran > 0
+
+
+def test_an_unclean_election_takes_no_more_than_it_must():
+    told = []
+
+    def scenario(seed: int) -> list[str]:
+        story = unclean(seed)
+        told.append(any("unclean election" in line for line in story))
+        return story
+
+    run_seeds("unclean", scenario, range(amount(50, SEEDS)), within_s=amount(20, 1_500))
+    assert sum(told) > len(told) // 6, "too few of them have an unclean election at all"
 
 
 @pytest.mark.parametrize("name", MUTANTS)

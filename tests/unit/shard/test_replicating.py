@@ -273,6 +273,42 @@ def test_a_follower_that_lags_is_proposed_to_leave_and_commits_go_on_without_it(
     assert acked(cluster, 1) == [0]
 
 
+def test_a_node_may_be_told_how_long_a_follower_may_lag():
+    cluster = ShardCluster(lag_ms_max=2_000)
+    cluster.run()
+    cluster.cut.add(3)
+    produce(cluster, 1, b"a")
+    cluster.run(15, after_ms=100)
+    assert cluster.answer_proposals() == []
+    cluster.run(15, after_ms=100)
+    assert (1, 2) in cluster.answer_proposals()
+
+
+def test_an_unclean_election_makes_followers_give_up_what_their_leader_lacks():
+    cluster = ShardCluster(min_insync=1)
+    produce(cluster, 1, b"a")
+    cluster.run()
+    cluster.tell(isr=(1, 3))
+    cluster.cut.add(2)
+    produce(cluster, 1, b"b", b"c")
+    cluster.run()
+    assert acked(cluster, 1) == [0, 1, 2]
+    assert cluster.worlds[3].log(PARTITION).committed_offset >= 1
+    cluster.cut = {1, 3}
+    cluster.elect(2, isr=(2,), unclean_epoch=2)
+    produce(cluster, 2, b"d")
+    cluster.run()
+    cluster.cut.clear()
+    cluster.run(40, after_ms=100)
+    for node in (1, 2, 3):
+        assert cluster.values(node) == [b"a", b"d"]
+        assert cluster.worlds[node].core.hosting.hosted[PARTITION].replica.halted is None
+    assert set(cluster.answer_proposals()) & {(1, 2, 3), (2, 1, 3)}
+    cluster.run(20, after_ms=100)
+    for node in (1, 3):
+        assert cluster.worlds[node].log(PARTITION).committed_offset <= 2
+
+
 def test_a_proposal_that_is_refused_is_made_anew():
     cluster = ShardCluster()
     cluster.tell(isr=(1, 2))
