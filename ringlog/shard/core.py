@@ -106,7 +106,7 @@ class ShardCore:
             ReplicaAnswers(store, self.hosting, self.fetches.lend),
             committed=self._grown,
             role_changed=self._role_changed,
-            first_session=incarnation << 32,
+            incarnation=incarnation,
             lag_ms_max=lag_ms_max,
         )
         self._now_ms = 0

@@ -31,15 +31,18 @@ class _Sent(NamedTuple):
 class ProposalDesk:
     """All proposals of a shard."""
 
-    def __init__(self, hosting: Hosting, leading: Mapping[int, HostedPartition], lag_ms_max: int) -> None:
-        """`leading`: the partitions that are led here; `lag_ms_max`: how long a replica may lag and be in sync."""
+    def __init__(
+        self, hosting: Hosting, leading: Mapping[int, HostedPartition], lag_ms_max: int, first_number: int
+    ) -> None:
+        """`leading`: the partitions that are led here; `lag_ms_max`: how long a replica may lag and be in sync;
+        `first_number`: above those of all requests of former processes, so that no answer to one is taken for ours."""
         self._hosting = hosting
         self._lag_ms_max = lag_ms_max
         self._leading = leading
         self._sent: dict[int, _Sent] = {}
         """When, and with which request, each partition's proposal was last sent."""
-        self._requests = 0
-        """Requests to the controller so far."""
+        self._requests = first_number
+        """Of the last request to the controller."""
 
     def gone(self, partition: int) -> None:
         """A partition is closed here."""

@@ -97,6 +97,8 @@ class Watcher:
 
     def moved(self, nbytes: int) -> None: ...
 
+    def reopened(self, node: int, partition: int) -> None: ...
+
 
 class SimBroker:
     """The process of one machine."""
@@ -193,10 +195,27 @@ class SimBroker:
             if hosted is not None:
                 self._follow(hosted, view)
 
-    def _follow(self, hosted: Hosted, view: PartitionView) -> None:
+    @property
+    def proposes(self) -> bool:
+        """Whether a proposal is under way to the controller."""
+        leaders = [hosted.replica.leader for hosted in self.hosted.values()]
+        return any(leader is not None and leader.pending is not None for leader in leaders)
+
+    def reopen(self) -> None:
+        """What a shard's process does that died and was started again: the node is still registered, and leads what it
+        led; what the replicas knew is gone. The log is there: it was written."""
+        for partition, hosted in self.hosted.items():
+            view = hosted.replica.view
+            hosted.replica = Replica(self.node, partition)
+            hosted.proposed_ms = 0.0
+            self._watcher.reopened(self.node, partition)
+            if view is not None:
+                self._follow(hosted, view, resumed=True)
+
+    def _follow(self, hosted: Hosted, view: PartitionView, *, resumed: bool = False) -> None:
         replica, partition = hosted.replica, view.partition
         before = replica.high_watermark
-        changed = replica.follow(view, hosted.log, self.node_epoch, self._now_ms())
+        changed = replica.follow(view, hosted.log, self.node_epoch, self._now_ms(), resumed=resumed)
         if changed:
             for fetcher in self._fetchers.values():
                 fetcher.remove(partition)

@@ -25,6 +25,8 @@ class ReplicaWatcher(Watcher):
         self._watermarks: dict[tuple[int, int, int], int] = {}
         self.committed: dict[int, list[SimBatch]] = {}
         """By partition: the batches below the highest watermark that any leader had, as that leader had them."""
+        self.views: dict[int, PartitionView] = {}
+        """What the controller has decided of each partition."""
         self.moved_bytes = 0
         self.elections = 0
         self.unclean: dict[int, int] = {}
@@ -64,6 +66,11 @@ class ReplicaWatcher(Watcher):
         self._watermarks[key] = offset
         self._note_committed(view, node, offset)
 
+    def reopened(self, node: int, partition: int) -> None:
+        """The watermark outlives no process: it is learned anew."""
+        for key in [key for key in self._watermarks if key[0] == partition and key[2] == node]:
+            del self._watermarks[key]
+
     def moved(self, nbytes: int) -> None:
         self.moved_bytes += nbytes
 
@@ -85,14 +92,26 @@ class ReplicaWatcher(Watcher):
         known += fresh
         if fresh:
             self._majority_holds(view, fresh[-1])
+            decided = self.views.get(view.partition)
+            if decided is not None and decided.leader_epoch == view.leader_epoch:
+                self.taken(decided)
+
+    def taken(self, view: PartitionView) -> None:
+        """Who is in sync, by the controller's word, has flushed all that is committed: any of them may lead next."""
+        committed = self.committed.get(view.partition)
+        for node in view.isr if committed else ():
+            if node != self.hurt and not self._holds(node, view.partition, committed[-1]):
+                raise CheckFailed(
+                    f"partition {view.partition}: {committed[-1]} is committed; node {node} is in sync and lacks it"
+                )
+
+    def _holds(self, node: int, partition: int, batch: SimBatch) -> bool:
+        return batch in reversed(self._machines[node - 1].disk.journal(f"p{partition}").flushed[-200:])
 
     def _majority_holds(self, view: PartitionView, batch: SimBatch) -> None:
         """What is committed now is flushed on as many machines as min_insync asks for, whatever they say of it."""
         holding = [
-            node
-            for node in view.replicas
-            if node == self.hurt
-            or batch in reversed(self._machines[node - 1].disk.journal(f"p{view.partition}").flushed[-200:])
+            node for node in view.replicas if node == self.hurt or self._holds(node, view.partition, batch)
         ]
         if len(holding) < view.min_insync:
             raise CheckFailed(

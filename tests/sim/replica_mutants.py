@@ -25,7 +25,7 @@ from tests.sim.replica_log import SimLog
 from tests.sim.replica_real_controller import RealController
 from tests.sim.replicas import replicas, unclean
 
-ALL_KINDS = (*KINDS, "rot", "wipe")
+ALL_KINDS = (*KINDS, "rot", "wipe", "reopen")
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,17 @@ def _joins_at_once(self: Leader, node: int, log: ReplicaLog) -> bool:
 def _remembering(method: Callable[..., bool]) -> Callable[..., bool]:
     """Replica.follow of one that is told nothing of unclean elections."""
 
-    def follow(self: Replica, view: PartitionView, log: ReplicaLog, node_epoch: int, now_ms: int) -> bool:
-        return method(self, view._replace(unclean_epoch=-1), log, node_epoch, now_ms)
+    def follow(self: Replica, view: PartitionView, *given: object, **named: object) -> bool:
+        return method(self, view._replace(unclean_epoch=-1), *given, **named)
+
+    return follow
+
+
+def _starting_afresh(method: Callable[..., bool]) -> Callable[..., bool]:
+    """Replica.follow of one that thinks that nobody led before it."""
+
+    def follow(self: Replica, *given: object, resumed: bool = False) -> bool:
+        return method(self, *given)
 
     return follow
 
@@ -146,6 +155,10 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "any replica is elected when none is in sync": Mutant(
         [(SimController, "elects_anyone", True)], controller=SimController
+    ),
+    "a leader that resumes forgets what it proposed": Mutant(
+        [(Replica, "follow", _starting_afresh(Replica.follow))],
+        ("reopen", "reopen", "reopen", "kill", "isolate", "rough", "slow_disk"),
     ),
     "after an unclean election what was committed before it is stood by": Mutant(
         [(Replica, "follow", _remembering(Replica.follow))], unclean=True

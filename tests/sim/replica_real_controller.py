@@ -139,6 +139,8 @@ class RealController(SimController):
         assert isinstance(reply, AlterIsrReply)
         if reply.partitions[0].error:
             self._machine.send(proposal.leader, ProposalRefused(proposal))
+        else:
+            self.taken(self.views[proposal.partition])
 
 
 class LossyController(RealController):

@@ -56,6 +56,22 @@ class ReplicaStorm(Storm):
             and all(set(view.isr) == set(view.replicas) for view in self._world.controller.views.values())
         )
 
+    def _reopen(self, machine: Machine, lasts_ms: float) -> None:
+        """The process that has the replicas dies and is back at once; the node does not notice. When it hurts most:
+        with a proposal on its way, if there is one within this time."""
+        until_ms = self._scheduler.now_ms + lasts_ms
+
+        def look() -> None:
+            if self._over or not machine.up or machine.paused or machine.process.node_epoch < 0:
+                return
+            if machine.process.proposes or self._scheduler.now_ms >= until_ms:
+                self._note(f"replicas of {machine.node_id} are opened anew")
+                machine.process.reopen()
+            else:
+                self._scheduler.after(1.0, look)
+
+        look()
+
     def _rot(self, machine: Machine, lasts_ms: float) -> None:
         """Some batch that was flushed cannot be read at the next start."""
         if self._may_hurt():
@@ -111,6 +127,8 @@ class ReplicaWorld:
         brain = Machine(CONTROLLER, self.scheduler, self.network, lambda machine: controller(machine, views))
         brain.start()
         self.controller: SimController = brain.process
+        self.controller.taken = self.watcher.taken
+        self.watcher.views = self.controller.views
         for node in nodes:
             program = lambda machine: broker(machine, hosts[machine.node_id], self.watcher)  # noqa: E731
             self.machines.append(Machine(node, self.scheduler, self.network, program))
@@ -199,7 +217,7 @@ def replicas(
     *,
     broker: type[SimBroker] = SimBroker,
     controller: type[SimController] = RealController,
-    kinds: Sequence[str] = (*KINDS, "rot", "wipe"),
+    kinds: Sequence[str] = (*KINDS, "rot", "wipe", "reopen"),
     storm_ms: float = 8_000.0,
 ) -> list[str]:
     """Nothing acknowledged is lost and replicas agree, whatever happened; afterwards, all are in sync again."""

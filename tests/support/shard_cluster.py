@@ -47,6 +47,7 @@ class ShardCluster:
         self.fenced: set[int] = set()
         self.leaving: set[int] = set()
         self.epochs = dict.fromkeys(NODES, 0)
+        self._incarnations = dict.fromkeys(NODES, 0)
         self.asked: list[AlterIsrRequest] = []
         settings = {key.replace("_", "."): value for key, value in config.items()}
         self.topic = Topic(1, topic, {"min.insync.replicas": str(min_insync), **settings})
@@ -61,9 +62,18 @@ class ShardCluster:
     def start(self, node: int) -> None:
         """A node begins, or begins anew from its disk, under a new registration."""
         self.epochs[node] += 1
+        self._incarnations[node] = 0
+        self.restart_shard(node)
+
+    def restart_shard(self, node: int) -> None:
+        """A node's shard begins anew, under the registration that the node has."""
+        self._incarnations[node] += 1
         self.disks[node].is_watching = True  # as a shard's does
         world = self.worlds[node] = ShardWorld(
-            disk=self.disks[node], memory_bytes=self._memory_bytes, lag_ms_max=self._lag_ms_max
+            disk=self.disks[node],
+            memory_bytes=self._memory_bytes,
+            lag_ms_max=self._lag_ms_max,
+            incarnation=self._incarnations[node],
         )
         self.peers[node], self.controllers[node] = FakeOutlet(), FakeOutlet()
         world.core.replication.peers = self.peers[node]
@@ -74,6 +84,9 @@ class ShardCluster:
         for other in NODES:
             if other in self.worlds and other != node:
                 self.worlds[other].delta(*self._brokers())
+                if self._incarnations[node] > 1:
+                    # Conversations with a shard that died are failed at once, by who carries them.
+                    self.worlds[other].core.replication.connect(self.peers[other], self.worlds[other].now_ms)
 
     def lose_power(self, node: int) -> None:
         """What was not flushed is gone; the node is to be started again."""

@@ -86,6 +86,7 @@ class ShardWorld:
         memory_bytes: int = 64 * MIB,
         topic_defaults: Mapping[str, str] = NOTHING,
         lag_ms_max: int = REPLICA_LAG_MS_DEFAULT,
+        incarnation: int = 1,
     ) -> None:
         self.disk = disk or FakeDisk(seed=1)
         self.disk.make_dir("/data")
@@ -93,7 +94,13 @@ class ShardWorld:
         self.store = LogStore(self.disk, "/data", memory=self.region)
         self.stats = Stats(StatsPage(memoryview(bytearray(StatsPage.bytes_needed(1))), 1), 0)
         self.core = ShardCore(
-            0, self.store, self.stats, self.region, topic_defaults=topic_defaults, lag_ms_max=lag_ms_max
+            0,
+            self.store,
+            self.stats,
+            self.region,
+            incarnation=incarnation,
+            topic_defaults=topic_defaults,
+            lag_ms_max=lag_ms_max,
         )
         self.net = FakeOutlet()
         self.other_net = FakeOutlet()
