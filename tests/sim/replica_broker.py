@@ -107,6 +107,7 @@ class SimBroker:
     """The mutant of old Kafka: who becomes a follower cuts its log to the watermark that it knows."""
     tick_ms = TICK_MS
     heartbeat_ms = HEARTBEAT_MS
+    lag_ms_max = LAG_MS_MAX
 
     def __init__(self, machine: Machine, partitions: list[int], watcher: Watcher) -> None:
         self.machine = machine
@@ -402,7 +403,7 @@ class SimBroker:
             leader = hosted.replica.leader
             if leader is None:
                 continue
-            proposal: IsrProposal | None = leader.propose(hosted.log, LAG_MS_MAX, now_ms)
+            proposal: IsrProposal | None = leader.propose(hosted.log, self.lag_ms_max, now_ms)
             if proposal is None and now_ms - hosted.proposed_ms >= PROPOSE_AGAIN_MS:
                 proposal = leader.pending
             if proposal is not None:

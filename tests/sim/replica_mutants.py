@@ -23,7 +23,7 @@ from tests.sim.replica_broker import SimBroker
 from tests.sim.replica_controller import SimController
 from tests.sim.replica_log import SimLog
 from tests.sim.replica_real_controller import RealController
-from tests.sim.replicas import replicas, unclean
+from tests.sim.replicas import replicas, replicas_short, unclean
 
 ALL_KINDS = (*KINDS, "rot", "wipe", "reopen")
 
@@ -38,6 +38,10 @@ class Mutant:
     """Failures of the controller itself are shown with the simulated one, which can be told to have them."""
     unclean: bool = False
     """Shown where a topic allows unclean elections."""
+    seen_at: int = 0
+    """The first seed that caught it when it was looked for: tried first. A change to the simulator moves it."""
+    short: bool = True
+    """Shown by short storms, which are cheaper."""
 
     @contextmanager
     def alive(self) -> Iterator[None]:
@@ -60,6 +64,8 @@ class Mutant:
         """The same without the failure."""
         if self.unclean:
             return unclean(seed)
+        if self.short and self.controller is RealController:
+            return replicas_short(seed, self.kinds)
         return replicas(seed, kinds=self.kinds, controller=self.controller)
 
 
@@ -159,11 +165,13 @@ MUTANTS: dict[str, Mutant] = {
     "a leader that resumes forgets what it proposed": Mutant(
         [(Replica, "follow", _starting_afresh(Replica.follow))],
         ("reopen", "reopen", "reopen", "kill", "isolate", "rough", "slow_disk"),
+        seen_at=49,
+        short=False,
     ),
     "after an unclean election what was committed before it is stood by": Mutant(
-        [(Replica, "follow", _remembering(Replica.follow))], unclean=True
+        [(Replica, "follow", _remembering(Replica.follow))], unclean=True, seen_at=34
     ),
     "an unclean election that nobody is told of": Mutant(
-        [(unclean_module, "_elected", _not_saying)], unclean=True
+        [(unclean_module, "_elected", _not_saying)], unclean=True, seen_at=3
     ),
 }

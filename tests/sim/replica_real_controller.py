@@ -44,11 +44,12 @@ class RealController(SimController):
     """Asks `ringlog.controller` for every decision."""
 
     topic_config: Mapping[str, str] = {"min.insync.replicas": "2"}
+    session_ms = SESSION_MS
 
     def __init__(self, machine: Machine, partitions: Iterable[PartitionView]) -> None:
         super().__init__(machine, partitions)
         self.image = MetadataImage()
-        self._liveness = Liveness(SESSION_MS, ABSENT_MS)
+        self._liveness = Liveness(self.session_ms, ABSENT_MS)
         self._unclean = UncleanElections(wait_ms=LEADERLESS_MS)
         self._liveness.take_office(machine.now_ms())
         self._disks: dict[int, int] = {}
@@ -147,3 +148,9 @@ class LossyController(RealController):
     """Of a topic that prefers a leader that lacks records to none."""
 
     topic_config: Mapping[str, str] = {"min.insync.replicas": "2", UNCLEAN_ELECTION: "true"}
+
+
+class BriskController(RealController):
+    """One that gives nobody much time."""
+
+    session_ms = SESSION_MS / 4

@@ -15,7 +15,7 @@ from tests.sim.replica_broker import SimBroker
 from tests.sim.replica_checks import ReplicaWatcher, check_acks, check_clients, check_replicas
 from tests.sim.replica_clients import LossyProducer, SimConsumer, SimProducer
 from tests.sim.replica_controller import CONTROLLER, SimController
-from tests.sim.replica_real_controller import LossyController, RealController
+from tests.sim.replica_real_controller import BriskController, LossyController, RealController
 from tests.sim.scheduler import Scheduler
 from tests.support.checkers.recording import AnyEvent
 
@@ -30,8 +30,8 @@ UNCLEAN_KINDS = ("kill", "kill", "kill", "power", "pause", "isolate", "slow_disk
 class ReplicaStorm(Storm):
     """The usual faults, and disks that rot or are replaced: one machine at a time, while others are in sync."""
 
-    def __init__(self, world: ReplicaWorld, kinds: Sequence[str]) -> None:
-        super().__init__(world.scheduler, world.network, world.machines, kinds=kinds)
+    def __init__(self, world: ReplicaWorld, kinds: Sequence[str], haste: float = 1) -> None:
+        super().__init__(world.scheduler, world.network, world.machines, kinds=kinds, haste=haste)
         self._world = world
         self._hurt: Machine | None = None
 
@@ -197,6 +197,20 @@ def unclean(seed: int) -> list[str]:
     return [*storm.trace, *(f"unclean election of partition {one}" for one in world.watcher.unclean)]
 
 
+class BriskBroker(SimBroker):
+    """One of a cluster in which everything takes a quarter of the time."""
+
+    heartbeat_ms = SimBroker.heartbeat_ms / 4
+    lag_ms_max = SimBroker.lag_ms_max // 4
+
+
+def replicas_short(seed: int, kinds: Sequence[str] = (*KINDS, "rot", "wipe", "reopen")) -> list[str]:
+    """The same promises in a short storm of short faults: several seeds for the time of one."""
+    return replicas(
+        seed, broker=BriskBroker, controller=BriskController, kinds=kinds, storm_ms=2_000.0, haste=4
+    )
+
+
 def _weather(world: ReplicaWorld, storm: ReplicaStorm, storm_ms: float) -> None:
     """A storm, and what comes after: all in sync."""
     world.scheduler.run_for(500)
@@ -205,11 +219,11 @@ def _weather(world: ReplicaWorld, storm: ReplicaStorm, storm_ms: float) -> None:
     storm.mend()
     for producer in world.producers:
         producer.stop()
-    if not world.scheduler.run_until(world.settled, within_ms=SETTLE_MS, step_ms=100):
+    if not world.scheduler.run_until(world.settled, within_ms=SETTLE_MS, step_ms=50):
         views = list(world.controller.views.values())
         world.must_be_whole()  # it says more than that
         raise CheckFailed(f"not in sync again within {SETTLE_MS} ms: {views}")
-    world.scheduler.run_for(2_000)
+    world.scheduler.run_for(storm_ms / 4)
 
 
 def replicas(
@@ -219,10 +233,11 @@ def replicas(
     controller: type[SimController] = RealController,
     kinds: Sequence[str] = (*KINDS, "rot", "wipe", "reopen"),
     storm_ms: float = 8_000.0,
+    haste: float = 1,
 ) -> list[str]:
     """Nothing acknowledged is lost and replicas agree, whatever happened; afterwards, all are in sync again."""
     world = ReplicaWorld(seed, broker=broker, controller=controller)
-    storm = ReplicaStorm(world, kinds)
+    storm = ReplicaStorm(world, kinds, haste)
     try:
         world.start(producers=3)
         _weather(world, storm, storm_ms)
