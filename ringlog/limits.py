@@ -174,7 +174,7 @@ BRIDGE_ASKS_MAX = 4096
 REPLICA_FETCH_BYTES = 4 * MIB
 """Data of one answer to a follower; a single larger batch is sent all the same."""
 REPLICA_PARTITION_BYTES = 1 * MIB
-"""Of it, what one partition may take while others wait."""
+"""Of it, what one partition may take however many others wait; with few of them it may take its share of the whole."""
 REPLICA_FETCH_WAIT_MS = 500
 """How long a follower's fetch waits for news."""
 REPLICA_REPLY_MS_MAX = 2_000

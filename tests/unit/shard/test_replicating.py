@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ringlog.controller.records import TopicConfig
-from ringlog.limits import REPLICA_LAG_MS_DEFAULT
+from ringlog.limits import REPLICA_LAG_MS_DEFAULT, REPLICA_PARTITION_BYTES
 from ringlog.model import Durability
 from ringlog.net.framing import Acks, Api
 from ringlog.net.messages import (
@@ -271,6 +271,27 @@ def test_a_follower_that_lags_is_proposed_to_leave_and_commits_go_on_without_it(
     assert (1, 2) in cluster.answer_proposals()
     cluster.run()
     assert acked(cluster, 1) == [0]
+
+
+def test_a_follower_that_is_behind_in_one_partition_gets_all_that_an_answer_takes():
+    cluster = ShardCluster(max_message_bytes=str(2 << 20))
+    cluster.run()
+    cluster.cut.add(3)
+    value = b"x" * (REPLICA_PARTITION_BYTES - 200)
+    produce(cluster, 1, *[value] * 3)
+    cluster.run()
+    cluster.cut.clear()
+    taken, deliver = [], cluster.deliver
+
+    def counting(source: int, node: int, lane: int, reply) -> None:
+        if node == 3 and reply.flags & LENT:
+            taken.append(unpack_lent(memoryview(reply.body)).data_bytes)
+        deliver(source, node, lane, reply)
+
+    cluster.deliver = counting
+    cluster.run(40, after_ms=100)
+    assert cluster.values(3) == [value] * 3
+    assert max(taken) > 3 * len(value), taken
 
 
 def test_a_node_may_be_told_how_long_a_follower_may_lag():
