@@ -53,6 +53,7 @@ def _description(found: ClusterInfo) -> dict[str, Any]:
         "below_min_insync": [str(tp) for tp in found.below_min_insync],
         "offline": [str(tp) for tp in found.offline],
         "moving": [str(tp) for tp in found.moving],
+        "unclean": [str(tp) for tp in found.unclean],
     }
 
 
@@ -88,6 +89,8 @@ def _dangers(found: ClusterInfo) -> list[str]:
     lines = []
     if found.offline:
         lines.append(f"{_some(found.offline)} without a leader: start the nodes that keep them.")
+    if found.unclean:
+        lines.append(f"{_some(found.unclean)} led by a replica that was not in sync: records may be lost.")
     if found.below_min_insync:
         lines.append(
             f"{_some(found.below_min_insync)} below min.insync.replicas: writes with acks=all are refused."

@@ -27,6 +27,9 @@ from ringlog.limits import (
     PARTITIONS_PER_TOPIC_MAX,
     PREALLOCATE_BYTES_MAX,
     PREALLOCATE_BYTES_MIN,
+    REPLICA_LAG_MS_DEFAULT,
+    REPLICA_LAG_MS_MAX,
+    REPLICA_LAG_MS_MIN,
     SHARDS_MAX,
     SPIN_US_MAX,
     TAIL_BYTES_PER_SHARD,
@@ -81,6 +84,8 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Where the node stands: replicas of a partition go to different racks, as far as there are."""
     advertise: str = ""
     """Where clients are told to reach a node of a cluster, as tcp://HOST:PORT; empty: where it listens."""
+    replica_lag_time_max_ms: int = REPLICA_LAG_MS_DEFAULT
+    """Replicas of what this node leads that have not held all of it for so long are not in sync any more."""
 
     def __post_init__(self) -> None:
         _require("shards", self.shards, 0, SHARDS_MAX)
@@ -93,6 +98,9 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
         _require("group_bytes", self.group_bytes, GROUP_BYTES_MIN, WRITE_BYTES_TARGET)
         _require(
             "preallocate_bytes_max", self.preallocate_bytes_max, PREALLOCATE_BYTES_MIN, PREALLOCATE_BYTES_MAX
+        )
+        _require(
+            "replica_lag_time_max_ms", self.replica_lag_time_max_ms, REPLICA_LAG_MS_MIN, REPLICA_LAG_MS_MAX
         )
         for name in ("shard_cores", "net_cores"):
             parse_cores(getattr(self, name), setting=name)

@@ -174,7 +174,7 @@ BRIDGE_ASKS_MAX = 4096
 REPLICA_FETCH_BYTES = 4 * MIB
 """Data of one answer to a follower; a single larger batch is sent all the same."""
 REPLICA_PARTITION_BYTES = 1 * MIB
-"""Of it, what one partition may take while others wait."""
+"""Of it, what one partition may take however many others wait; with few of them it may take its share of the whole."""
 REPLICA_FETCH_WAIT_MS = 500
 """How long a follower's fetch waits for news."""
 REPLICA_REPLY_MS_MAX = 2_000
@@ -190,6 +190,9 @@ REPLICA_BACKOFF_MS = 50
 """After an answer that could not be used."""
 REPLICA_LAG_MS_DEFAULT = 10_000
 """A replica that did not hold all that there was for this long is not in sync any more."""
+REPLICA_LAG_MS_MIN = 1_000
+"""Below it a replica that is well, and waits for the answer to a fetch, would be taken for one that lags."""
+REPLICA_LAG_MS_MAX = 3_600_000
 THROTTLE_PIECE_BYTES_MIN = 16 * KIB
 """A replica that is moved under a throttle asks for no less at a time; the pauses between are longer instead."""
 MOVE_BYTES_PER_S_MIN = 64 * KIB
@@ -262,6 +265,7 @@ assert REPLICA_PARTITION_BYTES <= REPLICA_FETCH_BYTES
 assert REPLICA_FETCH_BYTES + FETCH_PARTITIONS_MAX * 64 < FRAME_BYTES_MAX
 assert NODE_ID_MAX < 2**32 and SHARDS_MAX < 2**32
 assert 2 * (REPLICA_FETCH_WAIT_MS + REPLICA_REPLY_MS_MAX) < REPLICA_LAG_MS_DEFAULT
+assert 2 * REPLICA_FETCH_WAIT_MS <= REPLICA_LAG_MS_MIN < REPLICA_LAG_MS_DEFAULT < REPLICA_LAG_MS_MAX
 assert 3 * HEARTBEAT_WAIT_MS_MAX < SESSION_TIMEOUT_MS_DEFAULT
 assert BROKER_SESSION_MS < BROKER_ABSENT_MS < CONTROLLER_PATIENCE_MS
 assert BROKER_BEAT_MS < BROKER_LOST_MS and 4 * BROKER_BEAT_MS < BROKER_SESSION_MS < CONTROLLER_ANSWER_MS_MAX

@@ -9,6 +9,7 @@ from ringlog.model import TopicPartition
 from ringlog.net.messages import MetadataReply, PartitionMetadata
 
 MIN_INSYNC = "min.insync.replicas"
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class ClusterInfo:
 
     moving: list[TopicPartition] = field(default_factory=list)
     """Those whose replicas are on their way to other nodes."""
+    unclean: list[TopicPartition] = field(default_factory=list)
+    """Those that a replica led which was not in sync, of topics that allow it: records may be lost."""
 
     @property
     def healthy(self) -> bool:
@@ -68,8 +71,10 @@ def cluster_info(reply: MetadataReply) -> ClusterInfo:
     refusing: list[TopicPartition] = []
     offline: list[TopicPartition] = []
     moving: list[TopicPartition] = []
+    unclean: list[TopicPartition] = []
     for topic in reply.topics:
         needed = int(topic.config.get(MIN_INSYNC, reply.topic_defaults.get(MIN_INSYNC, "1")))
+        allowed = topic.config.get(UNCLEAN_ELECTION, reply.topic_defaults.get(UNCLEAN_ELECTION, "false"))
         for place in topic.partitions:
             tp = TopicPartition(topic.name, place.index)
             leads[place.leader_node] += 1
@@ -81,6 +86,8 @@ def cluster_info(reply: MetadataReply) -> ClusterInfo:
                 moving.append(tp)
             if len(place.isr) < len(place.replicas) - len(set(place.adding) - set(place.isr)):
                 behind.append(tp)
+            if place.unclean_epoch >= 0 and allowed == "true":
+                unclean.append(tp)
             if _is_offline(place):
                 offline.append(tp)
             elif len(place.isr) < needed:
@@ -110,6 +117,7 @@ def cluster_info(reply: MetadataReply) -> ClusterInfo:
         refusing,
         offline,
         moving,
+        unclean,
     )
 
 

@@ -7,14 +7,16 @@ When leadership ends, the plan is thrown away with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ringlog.controller import balance, brokers, cluster_settings, commands, isr, leaders, moves
 from ringlog.controller.commands import Outcome
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import MetadataRecord
+from ringlog.controller.topic_config import NOTHING
+from ringlog.controller.unclean import UncleanElections
 from ringlog.errors import UnsupportedVersion
-from ringlog.limits import REPLICATION_FACTOR_MAX
+from ringlog.limits import BROKER_ABSENT_MS, REPLICATION_FACTOR_MAX
 from ringlog.net.cluster_messages import (
     AlterIsrRequest,
     BrokerHeartbeatRequest,
@@ -65,15 +67,19 @@ class ActiveController:
         now_ms: float,
         default_partitions: int = 4,
         nodes: int = REPLICATION_FACTOR_MAX,
+        topic_defaults: Mapping[str, str] = NOTHING,
+        absent_ms: float = BROKER_ABSENT_MS,
     ) -> None:
-        """`nodes`: how many the cluster has when all of them are there."""
+        """`nodes`: how many the cluster has when all of them are there; `topic_defaults`: what holds for topics that do
+        not say otherwise; `absent_ms`: nobody waits for a node that is silent for so long."""
         self.planned = MetadataImage()
         for record in [*committed.records(), *appended]:
             self.planned.replay(record)
         self._default_partitions = default_partitions
         self._nodes = nodes
+        self._unclean = UncleanElections(topic_defaults, wait_ms=absent_ms)
         self._producer_ids = commands.ProducerIdSource()
-        self._liveness = brokers.Liveness(session_ms)
+        self._liveness = brokers.Liveness(session_ms, absent_ms)
         self._liveness.take_office(now_ms)
         self._looked_ms = now_ms
         self._balance_at_ms = now_ms + BALANCE_MS
@@ -133,7 +139,7 @@ class ActiveController:
 
     def due(self, now_ms: float) -> list[MetadataRecord]:
         """Records that nobody asked for: one node that fell silent is fenced, leadership goes home, or
-        to where there is less to do."""
+        to where there is less to do, or, where nobody in sync is left, to a replica that was not."""
         gap_ms, self._looked_ms = now_ms - self._looked_ms, now_ms
         if gap_ms > STOOD_STILL_MS:
             # It was this process that heard nobody, not the others that were silent.
@@ -143,6 +149,10 @@ class ActiveController:
         if now_ms < self._balance_at_ms:
             return []
         self._balance_at_ms = now_ms + BALANCE_MS
+        absent = self._liveness.absent(self.planned, now_ms)
+        unclean = self._unclean.due(self.planned, absent, now_ms)
+        if unclean:
+            return unclean
         home = leaders.preferred(self.planned)
         if home or not cluster_settings.balances_load(self.planned.settings):
             return home

@@ -133,8 +133,9 @@ def _onto_shards(image: MetadataImage, changes: list[MetadataRecord], broker: Br
 class Liveness:
     """Whom the active controller heard of, and when. Not in the log: another controller begins with a clean slate."""
 
-    def __init__(self, session_ms: float) -> None:
+    def __init__(self, session_ms: float, absent_ms: float = BROKER_ABSENT_MS) -> None:
         self._session_ms = session_ms
+        self._absent_ms = absent_ms
         self._heard_ms: dict[int, float] = {}
         self._since_ms: float | None = None
 
@@ -177,7 +178,7 @@ class Liveness:
         return [
             node_id
             for node_id, broker in image.brokers.items()
-            if broker.fenced and now_ms - self._heard_ms.get(node_id, since_ms) > BROKER_ABSENT_MS
+            if broker.fenced and now_ms - self._heard_ms.get(node_id, since_ms) > self._absent_ms
         ]
 
     def silent(self, image: MetadataImage, now_ms: float) -> list[int]:

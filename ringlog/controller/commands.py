@@ -22,7 +22,13 @@ from ringlog.controller.records import (
     TopicConfig,
     TopicRemoved,
 )
-from ringlog.controller.topic_config import MESSAGE_BYTES_MAX, SETTINGS, check_config, require_setting
+from ringlog.controller.topic_config import (
+    INTERNAL_PREFIX,
+    MESSAGE_BYTES_MAX,
+    SETTINGS,
+    check_config,
+    require_setting,
+)
 from ringlog.errors import InvalidRequest, LimitExceeded, NotEnoughBrokers, TopicExists, UnknownTopic
 from ringlog.limits import (
     MIB,
@@ -50,7 +56,6 @@ from ringlog.net.messages import (
 
 METADATA_TOPIC = "__cluster_metadata"
 """The log that the controller writes itself; a shard must never open its directory."""
-INTERNAL_PREFIX = "__"
 MIN_INSYNC = "min.insync.replicas"
 PRODUCER_ID_BLOCK = 1000
 """Producer ids that one record gives out: the rest of a block is skipped after a crash."""
@@ -79,6 +84,7 @@ def topic_metadata(image: MetadataImage, topic: TopicState) -> TopicMetadata:
             [_lane_on(node, shard) for node, shard in zip(found.replicas, found.shards, strict=True)],
             list(found.adding),
             list(found.removing),
+            found.unclean_epoch,
         )
         for found in (image.partitions[partition] for partition in topic.partitions)
     ]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ringlog.controller.image import MetadataImage
-from ringlog.controller.topic_config import NOTHING, with_defaults
+from ringlog.controller.topic_config import NOTHING, allows_unclean, with_defaults
 from ringlog.model import NO_LEADER
 
 
@@ -23,12 +23,15 @@ class Health(NamedTuple):
     """Fewer replicas are in sync than there should be."""
     below_min_isr_partitions: int
     """Fewer are in sync than min.insync.replicas: with acks=all they cannot be written."""
+    unclean_partitions: int
+    """They were led by a replica that was not in sync, and their topics still allow that: records may be lost."""
 
 
 def health_of(image: MetadataImage, topic_defaults: Mapping[str, str] = NOTHING) -> Health:
     """Count what is missing. Replicas that a reassignment has only begun to make are not missed."""
-    offline = under_replicated = below = 0
+    offline = under_replicated = below = unclean = 0
     for topic in image.topics.values():
+        allows = allows_unclean(topic.name, topic.config, topic_defaults)
         min_insync = int(with_defaults(topic.config, topic_defaults)["min.insync.replicas"])
         for number in topic.partitions:
             partition = image.partitions[number]
@@ -38,5 +41,6 @@ def health_of(image: MetadataImage, topic_defaults: Mapping[str, str] = NOTHING)
             offline += partition.leader == NO_LEADER
             under_replicated += not wanted <= set(partition.isr)
             below += len(partition.isr) < min_insync
+            unclean += allows and partition.unclean_epoch >= 0
     fenced = sum(broker.fenced for broker in image.brokers.values())
-    return Health(len(image.brokers), fenced, offline, under_replicated, below)
+    return Health(len(image.brokers), fenced, offline, under_replicated, below, unclean)

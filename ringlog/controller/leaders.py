@@ -2,7 +2,7 @@
 
 Every change moves the partition epoch; every change of the leader, also to none, moves the leader epoch. Only an
 in-sync replica may lead: what it does not have was never committed. When the last one is gone, nobody leads until it
-is back.
+is back; unless the topic prefers a leader that lacks records to none (`unclean.py`).
 """
 
 from __future__ import annotations

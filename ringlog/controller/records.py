@@ -51,6 +51,8 @@ class Partition(_Record, frozen=True, tag="partition"):
     """Of a reassignment: replicas that are to stay, and were not there before."""
     removing: tuple[int, ...] = ()
     """Of a reassignment: replicas that go when the new ones are in sync."""
+    unclean_epoch: int = -1
+    """The last leader epoch that began with a leader that was not in sync: what was committed before it may be lost."""
 
     def shard_on(self, node_id: int) -> int | None:
         """The shard that serves this partition on a node; None where it has no replica.

@@ -26,6 +26,9 @@ from ringlog.ring.frame import FRAME_HEADER_BYTES
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - FRAME_HEADER_BYTES - REPLICA_HEAD_BYTES
 _TIME_MS_MAX = 2**63 - 1
 NOTHING: Mapping[str, str] = {}
+UNCLEAN_ELECTION = "unclean.leader.election.enable"
+INTERNAL_PREFIX = "__"
+"""Topics with such names are the node's own: what a node says of topics does not hold for them."""
 COMPRESSIONS = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,
@@ -123,6 +126,11 @@ SETTINGS: dict[str, Setting] = {
         "with fewer replicas in sync than this, records are refused (acks=all)",
         _whole_number(1, REPLICATION_FACTOR_MAX),
     ),
+    UNCLEAN_ELECTION: Setting(
+        "false",
+        "whether a replica that is not in sync may lead when all that are in sync are gone: records may be lost",
+        _one_of("true", "false"),
+    ),
     "compression.type": Setting(
         "producer",
         "what batches are compressed with: producer (as they came), a codec, or uncompressed",
@@ -159,6 +167,16 @@ def require_setting(name: str) -> str:
 def with_defaults(config: Mapping[str, str], node: Mapping[str, str] = NOTHING) -> dict[str, str]:
     """All settings of a topic: its own, else those of the node, else those of this version."""
     return {name: config.get(name, node.get(name, setting.default)) for name, setting in SETTINGS.items()}
+
+
+def allows_unclean(name: str, config: Mapping[str, str], node: Mapping[str, str] = NOTHING) -> bool:
+    """Whether a topic prefers a leader that lacks records to none.
+
+    >>> allows_unclean("t", {}), allows_unclean("t", {}, {"unclean.leader.election.enable": "true"})
+    (False, True)
+    """
+    default = "false" if name.startswith(INTERNAL_PREFIX) else node.get(UNCLEAN_ELECTION, "false")
+    return config.get(UNCLEAN_ELECTION, default) == "true"
 
 
 def node_defaults(given: Mapping[str, str | int | float]) -> dict[str, str]:

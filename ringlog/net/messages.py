@@ -324,6 +324,8 @@ class PartitionMetadata(Body, frozen=True):
     """Of a partition that is being moved: those of `replicas` that are new."""
     removing: list[int] = []
     """And those that go when the new ones are in sync."""
+    unclean_epoch: int = -1
+    """The last leader epoch that began with a leader that was not in sync: records from before may be lost."""
 
 
 class TopicMetadata(Body, frozen=True):

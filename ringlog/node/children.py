@@ -170,6 +170,7 @@ def _build(setup: ChildSetup, process: int, stopping: Callable[[], bool]) -> Cal
         stopping,
         node_defaults(config.topic_defaults),
         spin_us=config.spin_us,
+        lag_ms_max=config.replica_lag_time_max_ms,
     )
     return agent.run
 

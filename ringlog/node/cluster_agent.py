@@ -161,6 +161,7 @@ class ClusterAgent:
             self._health_at_ms = now_ms + HEALTH_MS
             self._seen_version = self._controller.image.version
             self._stats.counts.update(health_of(self._controller.image, self._topic_defaults)._asdict())
+        self._stats.counts["unclean_elections"] = self._controller.unclean_elections
         self._stats.counts["active_controller"] = int(self._controller.active_id == self._controller.node_id)
         self._stats.show()
 

@@ -6,6 +6,7 @@ records are committed. A request whose answer does not come is refused, retriabl
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,7 +18,8 @@ from ringlog.consensus.timing import Timing
 from ringlog.controller.active import ActiveController, Request
 from ringlog.controller.brokers import removed_message
 from ringlog.controller.image import MetadataImage
-from ringlog.controller.records import Identity, MetadataRecord
+from ringlog.controller.records import Identity, MetadataRecord, Partition
+from ringlog.controller.topic_config import NOTHING
 from ringlog.errors import ClusterMismatch, CorruptFrame, NotController, RequestTimeout, RinglogError
 from ringlog.limits import BROKER_SESSION_MS, CONTROLLER_ANSWER_MS_MAX
 from ringlog.net import cluster_messages, messages, move_messages
@@ -30,6 +32,7 @@ from ringlog.node.quorum_store import QuorumStore
 
 STRANGERS_MS = 3_000.0
 """A node that hears only another cluster for so long gives up."""
+_log = logging.getLogger(__name__)
 Answered = Callable[[msgspec.Struct | RinglogError], None]
 _records = msgspec.msgpack.Decoder(list[MetadataRecord])
 _REPLIES: dict[type[Body], type[Body]] = {
@@ -80,8 +83,10 @@ class ClusterController:
         timing: Timing | None = None,
         default_partitions: int = 4,
         ports: Mapping[int, Sequence[str]] | None = None,
+        topic_defaults: Mapping[str, str] = NOTHING,
     ) -> None:
-        """`ports`: all that each node listens at for the others: one that refuses everywhere is dead."""
+        """`ports`: all that each node listens at for the others: one that refuses everywhere is dead;
+        `topic_defaults`: what holds for topics that do not say otherwise."""
         self.node_id = store.me.node_id
         self.image = MetadataImage()
         """What is committed, as far as this node knows."""
@@ -93,6 +98,9 @@ class ClusterController:
         self._former_leader: int | None = None
         """Who led the quorum before this node, if it does now."""
         self._default_partitions = default_partitions
+        self._topic_defaults = topic_defaults
+        self.unclean_elections = 0
+        """Leaders that this one has elected although they were not in sync."""
         self._members = frozenset(endpoints)
         """The nodes that this one was told of at its start."""
         self._now_ms = now_ms
@@ -167,8 +175,25 @@ class ClusterController:
         if active is not None:
             records = active.due(self._now_ms())
             if records:
-                self._append(active, records, lambda done: None)
+                lossy = [
+                    (one, active.planned.partitions[one.partition].isr)
+                    for one in records
+                    if isinstance(one, Partition)
+                    and one.unclean_epoch > active.planned.partitions[one.partition].unclean_epoch
+                ]
+                self._append(active, records, lambda done: self._tell_unclean(lossy) if done else None)
         self._give_up()
+
+    def _tell_unclean(self, lossy: Sequence[tuple[Partition, tuple[int, ...]]]) -> None:
+        """Say which partitions are led by who was not in sync, and who was: nobody else would."""
+        for partition, in_sync in lossy:
+            self.unclean_elections += 1
+            _log.error(
+                "%s is led by node %d, which was not in sync: records that only %s had are lost",
+                self.image.name_of(partition.partition),
+                partition.leader,
+                ", ".join(f"node {node_id}" for node_id in in_sync) or "a lost disk",
+            )
 
     def _watch_connections(self) -> None:
         """A node whose connection broke, or that led the quorum and was deposed, has less time to be heard."""
@@ -239,6 +264,7 @@ class ClusterController:
                 now_ms=self._now_ms(),
                 default_partitions=self._default_partitions,
                 nodes=len(self._members - self.image.removed),
+                topic_defaults=self._topic_defaults,
             )
             self._active_epoch = raft.epoch
             if self._former_leader is not None:

@@ -10,6 +10,7 @@ import msgspec
 from ringlog.cluster_members import next_port
 from ringlog.config import NodeConfig
 from ringlog.consensus.messages import Voter
+from ringlog.controller.topic_config import node_defaults
 from ringlog.net.cluster_messages import RegisterBrokerRequest
 from ringlog.net.host import host_id
 from ringlog.node.broker_session import BrokerSession
@@ -49,6 +50,7 @@ def cluster_agent(
         now_ms=lambda: time.monotonic() * 1000,
         default_partitions=config.default_partitions,
         ports={member: (endpoint, next_port(endpoint)) for member, endpoint in members.items()},
+        topic_defaults=node_defaults(config.topic_defaults),
     )
     registration = RegisterBrokerRequest(
         config.node_id,

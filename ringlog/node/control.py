@@ -76,6 +76,7 @@ class ClusterStatus(msgspec.Struct):
     offline_partitions: int
     under_replicated_partitions: int
     below_min_isr_partitions: int
+    unclean_partitions: int
     is_controller: bool
     """Whether this node's controller decides."""
 
@@ -173,6 +174,7 @@ def _cluster(row: Any) -> ClusterStatus:
         offline_partitions=int(row["offline_partitions"]),
         under_replicated_partitions=int(row["under_replicated_partitions"]),
         below_min_isr_partitions=int(row["below_min_isr_partitions"]),
+        unclean_partitions=int(row["unclean_partitions"]),
         is_controller=bool(row["active_controller"]),
     )
 
@@ -184,6 +186,11 @@ def _missing(cluster: ClusterStatus | None) -> list[str]:
     counted = (
         (cluster.nodes_fenced, "nodes of the cluster are down, or have not caught up"),
         (cluster.offline_partitions, "partitions have no leader: they can be neither written nor read"),
+        (
+            cluster.unclean_partitions,
+            "partitions were led by a replica that was not in sync: records may be lost. "
+            "Set unclean.leader.election.enable=false when you have seen it",
+        ),
         (cluster.below_min_isr_partitions, "partitions have fewer replicas in sync than min.insync.replicas"),
         (cluster.under_replicated_partitions, "partitions have replicas that are not in sync"),
     )

@@ -29,6 +29,7 @@ _GAUGES = {
     "offline_partitions",
     "under_replicated_partitions",
     "below_min_isr_partitions",
+    "unclean_partitions",
     "active_controller",
 }
 _HELP = {
@@ -57,6 +58,8 @@ _HELP = {
     "offline_partitions": "Partitions of the cluster that nobody leads",
     "under_replicated_partitions": "Partitions of the cluster with fewer replicas in sync than there should be",
     "below_min_isr_partitions": "Partitions of the cluster with fewer replicas in sync than min.insync.replicas",
+    "unclean_partitions": "Partitions of the cluster that a replica led which was not in sync: records may be lost",
+    "unclean_elections": "Leaders that this node's controller elected although they were not in sync",
     "active_controller": "1 while this node's controller decides for the cluster",
     "produce_us": "Produce requests: from the socket until the answer goes out, in seconds",
     "fetch_us": "Fetches: from the socket until the answer goes out, in seconds",

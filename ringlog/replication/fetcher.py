@@ -18,7 +18,6 @@ from ringlog.limits import (
     REPLICA_FETCHES_MAX,
     REPLICA_LULL_BYTES,
     REPLICA_LULL_MS,
-    REPLICA_PARTITION_BYTES,
     REPLICA_REPLY_MS_MAX,
 )
 from ringlog.replication.messages import Part, ReplicaFetch, ReplicaFetched, ReplicaHeld, Want
@@ -42,7 +41,7 @@ class Followed:
         follower = self.replica.follower
         if follower is None:
             return None
-        bytes_max = throttle.piece_bytes if self.replica.moves_in else REPLICA_PARTITION_BYTES
+        bytes_max = throttle.piece_bytes if self.replica.moves_in else REPLICA_FETCH_BYTES
         return follower.want(self.log, bytes_max)
 
 

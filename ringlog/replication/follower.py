@@ -4,7 +4,8 @@ Invariants:
 
 - the log is cut only where a leader of the present epoch has shown, by its epochs, that the two histories part;
 - it is never cut below the high watermark that this replica has seen: what is committed stays. Should a leader
-  ask for that, the replica halts and says so, rather than help to lose a record;
+  ask for that, the replica halts and says so, rather than help to lose a record. Only the election of a leader that
+  was not in sync makes void what was seen before;
 - the log begins where the leader's does, as far as it is committed and held here: what was deleted stays deleted;
 - an answer counts only if it is to the question that this replica would ask now: same epoch, same offset.
 """
@@ -38,7 +39,7 @@ class Truncate(NamedTuple):
 
 
 class BeginAt(NamedTuple):
-    """Remove all: the leader's log begins at this offset, behind the end of ours."""
+    """Remove all: the leader's log begins at this offset, behind the end of ours, or has nothing of it."""
 
     offset: int
 
@@ -80,7 +81,8 @@ class Follower:
         if part.leader_epoch != self.view.leader_epoch or part.fetch_offset != log.end_offset:
             return Ignore()
         if part.diverging_epoch >= 0 or part.diverging_offset >= 0:
-            return self._cut(EpochEnd(part.diverging_epoch, part.diverging_offset), log)
+            theirs = EpochEnd(part.diverging_epoch, part.diverging_offset)
+            return self._cut(theirs, log, part.start_offset)
         if part.start_offset > log.end_offset or self._begins_within(part, batches, log):
             return BeginAt(part.start_offset)
         self._learn(part.high_watermark, part.fetch_offset)
@@ -110,7 +112,7 @@ class Follower:
         """Only up to the end of a log that the leader has found to be a prefix of its own."""
         self.high_watermark = max(self.high_watermark, min(high_watermark, end_offset))
 
-    def _cut(self, theirs: EpochEnd, log: ReplicaLog) -> Truncate:
+    def _cut(self, theirs: EpochEnd, log: ReplicaLog, leader_start_offset: int) -> Truncate | BeginAt:
         """Cut to where the two logs part for sure: the next fetch is compared again, an epoch further down."""
         ours = log.end_of(theirs.epoch)
         # Without one, all that we have is newer than what they have there: nothing of it is theirs.
@@ -118,6 +120,10 @@ class Follower:
         offset = max(offset, log.start_offset)
         if offset >= log.end_offset and log.durable_start_offset < log.start_offset:
             raise PartitionBusy(f"partition id {self.view.partition} is empty: its leader hears that soon")
+        if offset >= log.end_offset and log.last_epoch < self.view.unclean_epoch:
+            # All that is left here is older than a leader that may have had nothing of it.
+            self.high_watermark = min(self.high_watermark, leader_start_offset)
+            return BeginAt(leader_start_offset)
         if offset >= log.end_offset:
             raise ReplicaHalted(
                 f"partition id {self.view.partition}: the leader of epoch {self.view.leader_epoch} has another history "

@@ -9,12 +9,13 @@ Invariants, each checked where it could break:
 - it stands still while fewer than `min_insync` replicas are in sync: what is committed is held by as many;
 - a deletion is done when the log of every in-sync replica begins behind it, durably, and a replica whose log begins
   before the leader's does not come into sync: whoever leads next, what was deleted stays deleted;
-- one proposal is under way at a time, against one partition epoch.
+- one proposal is under way at a time, against one partition epoch. A leader that goes on where a former process was in
+  the same epoch does not know what that one proposed: all replicas count until a higher partition epoch has ended it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -91,7 +92,10 @@ class Leader:
         log: ReplicaLog,
         high_watermark: int,
         now_ms: int,
+        *,
+        resumed: bool = False,
     ) -> None:
+        """`resumed`: it may have led in this epoch before, and have forgotten what it proposed."""
         check(view.leader == node, "who leads was elected")
         check(node in view.isr, "a leader is in sync with itself")
         check(log.last_epoch <= view.leader_epoch, "no log is ahead of its leader's epoch")
@@ -106,6 +110,8 @@ class Leader:
         }
         self.pending: IsrProposal | None = None
         """Sent to the controller, and not yet answered by a later view or a refusal."""
+        self._forgotten = resumed
+        """A proposal may be under way that is not known here, against the present partition epoch."""
         self.advance(log)
 
     # -- what clients are told -------------------------------------------------------------------------------
@@ -192,6 +198,8 @@ class Leader:
     @property
     def _counted(self) -> set[int]:
         """Replicas that are in sync, or may be without this leader's knowing."""
+        if self._forgotten:
+            return set(self.view.replicas)
         return {*self.view.isr, *(self.pending.nodes if self.pending else ())}
 
     def _held(self, node: int, log: ReplicaLog) -> int:
@@ -227,6 +235,9 @@ class Leader:
         if self.pending is not None:
             return None
         view = self.view
+        if self._forgotten:
+            # No change but that of the partition epoch: whatever was proposed against this one is over then.
+            return self._propose(view.isr)
         staying = [
             node for node in view.isr if node == self.node or not self._lags(node, log, lag_ms_max, now_ms)
         ]
@@ -237,7 +248,10 @@ class Leader:
         ]
         if tuple(staying) == view.isr and not joining:
             return None
-        wanted = {*staying, *joining}
+        return self._propose((*staying, *joining))
+
+    def _propose(self, nodes: Iterable[int]) -> IsrProposal:
+        view, wanted = self.view, set(nodes)
         isr = tuple((node, self._epoch_of(node)) for node in view.replicas if node in wanted)
         self.pending = IsrProposal(view.partition, self.node, view.leader_epoch, view.partition_epoch, isr)
         return self.pending
@@ -273,7 +287,7 @@ class Leader:
         check(view.leader == self.node, "an epoch has one leader")
         check(view.partition_epoch >= self.view.partition_epoch, "views are taken in order")
         if view.partition_epoch > self.view.partition_epoch:
-            self.pending = None
+            self.pending, self._forgotten = None, False
         self.view = view
         for replica in view.replicas:
             if replica != self.node and replica not in self.followers:

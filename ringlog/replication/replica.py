@@ -6,7 +6,8 @@
             └─ no leader, or it or this node is no replica ──► (none)
 
 A role lives for one leader epoch. A view of the same leader epoch changes the ISR, or the settings, within the role; an
-earlier one changes nothing. The high watermark outlives roles, but not the process: it is learned anew from the others.
+earlier one changes nothing. The high watermark outlives roles, but not the process: it is learned anew from the others;
+nor, in a follower, the election of a leader that was not in sync: what was committed before may be no more.
 """
 
 from __future__ import annotations
@@ -37,8 +38,11 @@ class Replica:
         role = self.leader or self.follower
         return role.high_watermark if role is not None else self._high_watermark
 
-    def follow(self, view: PartitionView, log: ReplicaLog, node_epoch: int, now_ms: int) -> bool:
-        """Take a view; whether the role, or its epoch, is another one now. `node_epoch`: of our registration."""
+    def follow(
+        self, view: PartitionView, log: ReplicaLog, node_epoch: int, now_ms: int, *, resumed: bool = False
+    ) -> bool:
+        """Take a view; whether the role, or its epoch, is another one now. `node_epoch`: of our registration;
+        `resumed`: what is new here may have led before, in another process or before its log was opened anew."""
         if self.view is not None and (view.order < self.view.order or view == self.view):
             return False
         previous, self.view = self.view, view
@@ -49,6 +53,8 @@ class Replica:
                 self.follower.view = view
             return False
         self._high_watermark = max(self.high_watermark, log.start_offset)
+        if previous is not None and view.unclean_epoch > previous.leader_epoch and view.leader != self.node:
+            self._high_watermark = log.start_offset
         self.leader = self.follower = None
         if log.last_epoch > view.leader_epoch:
             self.halt(
@@ -60,7 +66,10 @@ class Replica:
         elif self.halted is not None or not {self.node, view.leader} <= set(view.replicas):
             return True
         elif view.leader == self.node:
-            self.leader = Leader(self.node, node_epoch, view, log, self._high_watermark, now_ms)
+            resumed = resumed and previous is None
+            self.leader = Leader(
+                self.node, node_epoch, view, log, self._high_watermark, now_ms, resumed=resumed
+            )
         else:
             self.follower = Follower(view, self._high_watermark)
         return True

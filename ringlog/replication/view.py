@@ -23,6 +23,8 @@ class PartitionView(NamedTuple):
     """Old records may go while newer ones of the same keys stay: epochs may vanish from a log's history."""
     adding: tuple[int, ...] = ()
     """Replicas that a move has begun to make."""
+    unclean_epoch: int = -1
+    """The last leader epoch whose leader was not in sync when it was elected: it may lack what was committed before."""
 
     @property
     def order(self) -> tuple[int, int]:

@@ -41,6 +41,8 @@ COUNTERS = (
     "offline_partitions",
     "under_replicated_partitions",
     "below_min_isr_partitions",
+    "unclean_partitions",
+    "unclean_elections",
     "active_controller",
 )
 HISTOGRAMS = ("produce_us", "fetch_us", "append_us")

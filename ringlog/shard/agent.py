@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 
 from ringlog.controller.topic_config import NOTHING
 from ringlog.errors import RingClosed, RingCorrupt, RingStale
+from ringlog.limits import REPLICA_LAG_MS_DEFAULT
 from ringlog.log.store import LogStore
 from ringlog.net.cluster_messages import AlterIsrReply
 from ringlog.net.messages import decode_body
@@ -42,8 +43,10 @@ class ShardAgent:
         topic_defaults: Mapping[str, str] = NOTHING,
         *,
         spin_us: int = 0,
+        lag_ms_max: int = REPLICA_LAG_MS_DEFAULT,
     ) -> None:
-        """`spin_us`: how long it looks for more to do before it sleeps."""
+        """`spin_us`: how long it looks for more to do before it sleeps; `lag_ms_max`: how long a replica may lag and be
+        in sync."""
         self._process = process
         self._board = board
         self._links = links
@@ -61,6 +64,7 @@ class ShardAgent:
             first_session=secrets.randbelow(2**31) + 1,
             incarnation=int(board.processes[process]["incarnation"]),
             topic_defaults=topic_defaults,
+            lag_ms_max=lag_ms_max,
         )
         self._applied_version = -1
         self._clock = LoopClock(stats)

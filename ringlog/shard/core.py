@@ -19,7 +19,7 @@ from ringlog.errors import (
     UnsupportedVersion,
     check,
 )
-from ringlog.limits import BATCH_HEADER_BYTES
+from ringlog.limits import BATCH_HEADER_BYTES, REPLICA_LAG_MS_DEFAULT
 from ringlog.log.batch import BatchInfo, batch_infos
 from ringlog.log.events import Event, Fenced, Progress, StartMoved, disk_error
 from ringlog.log.reading import TimedOffset
@@ -79,8 +79,10 @@ class ShardCore:
         first_session: int = 1,
         incarnation: int = 1,
         topic_defaults: Mapping[str, str] = NOTHING,
+        lag_ms_max: int = REPLICA_LAG_MS_DEFAULT,
     ) -> None:
-        """`incarnation`: counts the processes that served this shard since the node's start."""
+        """`incarnation`: counts the processes that served this shard since the node's start; `lag_ms_max`: how long a
+        replica may lag and be in sync."""
         self.store = store
         self.stats = stats
         self.hosting = Hosting(
@@ -104,7 +106,8 @@ class ShardCore:
             ReplicaAnswers(store, self.hosting, self.fetches.lend),
             committed=self._grown,
             role_changed=self._role_changed,
-            first_session=incarnation << 32,
+            incarnation=incarnation,
+            lag_ms_max=lag_ms_max,
         )
         self._now_ms = 0
         self._now_us = 0

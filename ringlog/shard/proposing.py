@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ringlog.controller.leaders import may_lead
-from ringlog.limits import FETCH_PARTITIONS_MAX, REPLICA_LAG_MS_DEFAULT
+from ringlog.limits import FETCH_PARTITIONS_MAX
 from ringlog.net.cluster_messages import AlterIsrReply, AlterIsrRequest, IsrChange
 from ringlog.net.messages import encode_body
 from ringlog.replication.view import IsrProposal
@@ -31,14 +31,18 @@ class _Sent(NamedTuple):
 class ProposalDesk:
     """All proposals of a shard."""
 
-    def __init__(self, hosting: Hosting, leading: Mapping[int, HostedPartition]) -> None:
-        """`leading`: the partitions that are led here."""
+    def __init__(
+        self, hosting: Hosting, leading: Mapping[int, HostedPartition], lag_ms_max: int, first_number: int
+    ) -> None:
+        """`leading`: the partitions that are led here; `lag_ms_max`: how long a replica may lag and be in sync;
+        `first_number`: above those of all requests of former processes, so that no answer to one is taken for ours."""
         self._hosting = hosting
+        self._lag_ms_max = lag_ms_max
         self._leading = leading
         self._sent: dict[int, _Sent] = {}
         """When, and with which request, each partition's proposal was last sent."""
-        self._requests = 0
-        """Requests to the controller so far."""
+        self._requests = first_number
+        """Of the last request to the controller."""
 
     def gone(self, partition: int) -> None:
         """A partition is closed here."""
@@ -51,7 +55,7 @@ class ProposalDesk:
             leader = hosted.replica.leader if hosted.replica is not None else None
             if leader is None:
                 continue
-            proposal = leader.propose(HostedLog(hosted.log), REPLICA_LAG_MS_DEFAULT, now_ms, self._lives)
+            proposal = leader.propose(HostedLog(hosted.log), self._lag_ms_max, now_ms, self._lives)
             sent = self._sent.get(partition)
             if proposal is None and (sent is None or now_ms - sent.at_ms >= PROPOSE_AGAIN_MS):
                 proposal = leader.pending

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ringlog.errors import NotLeader, RinglogError
-from ringlog.limits import FETCH_PARTITIONS_MAX
+from ringlog.limits import FETCH_PARTITIONS_MAX, REPLICA_PARTITION_BYTES
 from ringlog.log.events import disk_error
 from ringlog.log.reading import Slices
 from ringlog.log.store import LogStore
@@ -52,10 +52,10 @@ class ReplicaAnswers:
             if answer.bytes_left <= 0 or at >= FETCH_PARTITIONS_MAX:
                 put_back([later.want.partition for later in plan.entries[at:]])
                 break
-            self._add(answer, entry)
+            self._add(answer, entry, len(plan.entries) - at)
         self._read_done(answer)
 
-    def _add(self, answer: _Answer, entry: Entry) -> None:
+    def _add(self, answer: _Answer, entry: Entry, entries_left: int) -> None:
         want, verdict = entry
         if isinstance(verdict, RinglogError):
             answer.parts.append(Part(want.partition, number_of(verdict), -1, want.fetch_offset, -1, -1))
@@ -63,15 +63,14 @@ class ReplicaAnswers:
         try:
             hosted = self._hosting.find_led(want.partition)
             if isinstance(verdict, Serve):
-                self._read(answer, hosted, want)
+                self._read(answer, hosted, want, share_of(want.bytes_max, answer.bytes_left, entries_left))
             else:
                 end = verdict.end if isinstance(verdict, Diverged) else (-1, -1)
                 answer.parts.append(_part(hosted, want, 0, *end))
         except RinglogError as error:
             self._failed(answer, want, error)
 
-    def _read(self, answer: _Answer, hosted: HostedPartition, want: Want) -> None:
-        budget = max(1, min(want.bytes_max, answer.bytes_left))
+    def _read(self, answer: _Answer, hosted: HostedPartition, want: Want, budget: int) -> None:
         slices = self._store.read_tail(hosted.name, want.fetch_offset, budget, held=True)
         if slices is not None:
             self._served(answer, hosted, want, slices)
@@ -115,6 +114,17 @@ class ReplicaAnswers:
             fetch = answer.plan.fetch
             head = ReplicaFetched(fetch.session, fetch.sequence, answer.plan.lost, answer.parts)
             self._lend(answer.asker, encode_fetched(head), answer.slices)
+
+
+def share_of(bytes_max: int, bytes_left: int, entries_left: int) -> int:
+    """What a partition that wants so much may take of an answer, with so many still to come, itself included. A
+    follower that is behind in few partitions gets much of each at once: that costs both far less than many answers.
+
+    >>> share_of(4 << 20, 4 << 20, 1) >> 20, share_of(4 << 20, 4 << 20, 2) >> 20, share_of(4 << 20, 4 << 20, 50) >> 20
+    (4, 2, 1)
+    """
+    fair = max(REPLICA_PARTITION_BYTES, bytes_left // entries_left)
+    return max(1, min(bytes_max, bytes_left, fair))
 
 
 def _leads(hosted: HostedPartition, leader_epoch: int) -> bool:

@@ -59,16 +59,21 @@ class ReplicationDesk:
         *,
         committed: Callable[[HostedPartition], None],
         role_changed: Callable[[HostedPartition], None],
-        first_session: int,
+        incarnation: int,
+        lag_ms_max: int,
     ) -> None:
-        """`committed`: readers may see more of a partition; `role_changed`: it is led here now, or no longer."""
+        """`committed`: readers may see more of a partition; `role_changed`: it is led here now, or no longer;
+        `incarnation`: counts the processes that served this shard since the node's start."""
         self._shard = shard
         self._store = store
         self._hosting = hosting
         self._answers = answers
         self._committed = committed
         self._role_changed = role_changed
-        self._first_session = first_session
+        self._first_session = incarnation << 32
+        self._is_first = incarnation <= 1
+        self._led_epochs: dict[int, int] = {}
+        """The last epoch in which this process led each partition that it has led; also of those that are closed."""
         self._desk = ServingDesk(self._find)
         self._fetchers: dict[Lane, Fetcher] = {}
         self._throttle = Throttle()
@@ -78,7 +83,7 @@ class ReplicationDesk:
         self._told: dict[int, str] = {}
         """Why partitions cannot follow, as it was logged."""
         self._leading: dict[int, HostedPartition] = {}
-        self._proposals = ProposalDesk(hosting, self._leading)
+        self._proposals = ProposalDesk(hosting, self._leading, lag_ms_max, incarnation << 32)
         self._look_ms = 0
         self._node_epoch = -1
         """Of this node's registration, as the fetchers know it."""
@@ -128,18 +133,26 @@ class ReplicationDesk:
         if replica is None or record is None or broker is None:
             return
         changed = replica.follow(
-            self._view(hosted, record), HostedLog(hosted.log), broker.broker_epoch, now_ms
+            self._view(hosted, record),
+            HostedLog(hosted.log),
+            broker.broker_epoch,
+            now_ms,
+            resumed=not self._is_first or self._led_epochs.get(hosted.partition) == record.leader_epoch,
         )
         if changed:
             self._unfollow(hosted.partition)
             self._leading.pop(hosted.partition, None)
             if replica.leader is not None:
                 self._leading[hosted.partition] = hosted
+                self._led_epochs[hosted.partition] = record.leader_epoch
             else:
                 why = NotLeader(f"{hosted.name} is not led by this node any more. Fetch metadata, then retry")
                 hosted.acks.refuse_all(why)
                 hosted.leader_acks.refuse_all(why)
             if replica.follower is not None:
+                if replica.high_watermark < (hosted.log.committed_offset or 0):
+                    # After an unclean election: what was committed here may not be any more.
+                    hosted.log.committed_offset = replica.high_watermark
                 self._follow_leader(hosted, record)
             elif replica.halted is not None:
                 _log.error("%s takes part in nothing: %s", hosted.name, replica.halted)
@@ -159,6 +172,7 @@ class ReplicationDesk:
             int(config["min.insync.replicas"]),
             "compact" in config["cleanup.policy"],
             record.adding,
+            record.unclean_epoch,
         )
 
     def _follow_leader(self, hosted: HostedPartition, record: Partition) -> None:
@@ -307,7 +321,7 @@ class ReplicationDesk:
             self._truncate(hosted, action.offset, now_ms)
         elif isinstance(action, BeginAt):
             _log.warning(
-                "%s begins anew at %d: its leader has deleted what comes after %d",
+                "%s begins anew at %d: its leader has nothing that would continue it at %d",
                 hosted.name,
                 action.offset,
                 log.end_offset,

@@ -183,7 +183,7 @@ def test_metadata_says_where_everything_is(client, node):
     wide, missing = topics
     assert [index for index, *_ in wide[3]] == [0, 1, 2, 3]
     assert {lane for _, _, lane, *_ in wide[3]} == {0, 1}
-    assert all(rest == [1, 0, [], [], [], [], []] for _, _, _, *rest in wide[3])
+    assert all(rest == [1, 0, [], [], [], [], [], -1] for _, _, _, *rest in wide[3])
     assert missing == ["no-such", "UNKNOWN_TOPIC", -1, [], {}]
 
 

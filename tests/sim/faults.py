@@ -42,14 +42,14 @@ class Storm:
         *,
         kinds: Sequence[str] = KINDS,
         down_max: int | None = None,
-        brisk: bool = False,
+        haste: float = 1,
     ) -> None:
         self._scheduler = scheduler
         self._network = network
         self._machines = list(machines)
         self._kinds = list(kinds)
         self._down_max = len(self._machines) if down_max is None else down_max
-        self._haste = 8 if brisk else 1
+        self._haste = haste
         """How many times as often things break, and how much sooner they are mended."""
         self._over = False
         self.trace: list[str] = []

@@ -7,6 +7,7 @@ import msgspec
 from ringlog.consensus.messages import Voter
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Broker, MetadataRecord, Partition, Topic
+from ringlog.controller.topic_config import UNCLEAN_ELECTION, allows_unclean
 from ringlog.errors import InvariantBroken
 from ringlog.model import NO_LEADER
 from ringlog.net.messages import CreateTopicRequest
@@ -40,7 +41,8 @@ class Admin:
     def _ask(self) -> None:
         if self.running:
             self._next += 1
-            request = CreateTopicRequest(f"t{self._next}", 2, 3)
+            config = {UNCLEAN_ELECTION: "true"} if self._next % 2 else {}
+            request = CreateTopicRequest(f"t{self._next}", 2, 3, config)
             self._network.send(CLIENT, self._target, Asked(CLIENT, self._next, request))
             if self._scheduler.chance(0.2):
                 self._target = self._scheduler.random.randint(1, self._voters)
@@ -88,7 +90,18 @@ def _check_partition(image: MetadataImage, new: Partition, index: int) -> None:
     require(
         new.leader_epoch == old.leader_epoch + moved, f"{where}: {old.leader_epoch} to {new.leader_epoch}"
     )
-    if moved and new.leader != NO_LEADER:
+    if new.unclean_epoch != old.unclean_epoch:
+        topic = image.topics_by_id[new.topic_id]
+        require(
+            new.unclean_epoch == new.leader_epoch > old.leader_epoch,
+            f"{where}: {new.unclean_epoch} is no election",
+        )
+        require(
+            allows_unclean(topic.name, topic.config), f"{where}: an unclean election, and nobody allowed it"
+        )
+        alive = [node_id for node_id in old.isr if not image.brokers[node_id].fenced]
+        require(not alive, f"{where}: an unclean election, and {alive} are in sync and alive")
+    elif moved and new.leader != NO_LEADER:
         require(new.leader in old.isr, f"{where}: {new.leader} leads and was not in sync {old.isr}")
 
 

@@ -99,7 +99,11 @@ class MetadataNode(QuorumNode):
                 for record in _records.decode(entry.data)
             ]
             self._active = self.active_controller(
-                self.image, appended, session_ms=SESSION_MS, now_ms=self.machine.now_ms()
+                self.image,
+                appended,
+                session_ms=SESSION_MS,
+                now_ms=self.machine.now_ms(),
+                absent_ms=SESSION_MS,
             )
             self._active_epoch = raft.epoch
         return self._active

@@ -15,6 +15,8 @@ from tests.sim.scheduler import Scheduler
 CLIENT = 100
 ASK_EVERY_MS = 15.0
 STORM_MS = 8_000.0
+BRISK = 8
+"""How many times as often things break, and how much sooner they are mended."""
 SETTLE_MS = 20_000.0
 """How long everyone may take to agree when the storm is over."""
 
@@ -22,8 +24,11 @@ SETTLE_MS = 20_000.0
 class Client:
     """Asks for one value after another, at whoever may lead, and keeps what it was told."""
 
-    def __init__(self, scheduler: Scheduler, network: Network, voters: int) -> None:
+    def __init__(
+        self, scheduler: Scheduler, network: Network, voters: int, every_ms: float = ASK_EVERY_MS
+    ) -> None:
         self._scheduler = scheduler
+        self._every_ms = every_ms
         self._network = network
         self._voters = voters
         self._next = 0
@@ -39,7 +44,7 @@ class Client:
             self._network.send(CLIENT, self._target, Ask(CLIENT, self._next))
             if self._scheduler.chance(0.05):
                 self._target = self._scheduler.random.randint(1, self._voters)
-            self._scheduler.after(ASK_EVERY_MS, self._ask)
+            self._scheduler.after(self._every_ms, self._ask)
 
     def _receive(self, source: int, message: object) -> None:
         if isinstance(message, Done):
@@ -56,6 +61,8 @@ def quorum(
     voters: int | None = None,
     kinds: tuple[str, ...] = KINDS,
     brisk: bool = False,
+    storm_ms: float = STORM_MS,
+    ask_every_ms: float = ASK_EVERY_MS,
 ) -> list[str]:
     """All invariants of the quorum hold through a storm, and after it everything goes on."""
     scheduler = Scheduler(seed)
@@ -67,19 +74,19 @@ def quorum(
         Machine(voter.node_id, scheduler, network, lambda machine: node(machine, everyone, checker))
         for voter in everyone
     ]
-    storm = Storm(scheduler, network, machines, kinds=kinds, brisk=brisk)
+    storm = Storm(scheduler, network, machines, kinds=kinds, haste=BRISK if brisk else 1)
     try:
         for machine in machines:
             machine.start()
-        client = Client(scheduler, network, count)
-        scheduler.run_for(1_500)
+        client = Client(scheduler, network, count, ask_every_ms)
+        scheduler.run_until(lambda: len(client.acked) > 5, within_ms=1_500)
         storm.begin()
-        _spoil_disks(scheduler, machines, storm)
-        scheduler.run_for(STORM_MS)
+        _spoil_disks(scheduler, machines, storm, storm_ms)
+        scheduler.run_for(storm_ms)
         storm.mend()
         acked_before = len(client.acked)
         require(
-            scheduler.run_until(lambda: len(client.acked) > acked_before + 20, within_ms=SETTLE_MS),
+            scheduler.run_until(lambda: len(client.acked) > acked_before + 5, within_ms=SETTLE_MS),
             "no progress after the storm",
         )
         client.running = False
@@ -99,13 +106,18 @@ def quorum_brisk(seed: int) -> list[str]:
     return quorum(seed, brisk=True)
 
 
+def quorum_short(seed: int) -> list[str]:
+    """A short storm of such faults, and few requests: many seeds for the time of one."""
+    return quorum(seed, brisk=True, storm_ms=1_500.0, ask_every_ms=40.0)
+
+
 def agreed(machines: list[Machine]) -> bool:
     nodes = [machine.process for machine in machines]
     ends = {(node.raft.log.last_index, node.raft.commit_index, node.raft.flushed_index) for node in nodes}
     return len(ends) == 1 and all(len(set(end)) == 1 for end in ends)
 
 
-def _spoil_disks(scheduler: Scheduler, machines: list[Machine], storm: Storm) -> None:
+def _spoil_disks(scheduler: Scheduler, machines: list[Machine], storm: Storm, storm_ms: float) -> None:
     """Once in a storm, one disk is wiped, or something that it had flushed rots: a minority, and not while another
     such node has yet to become a voter again."""
 
@@ -125,4 +137,4 @@ def _spoil_disks(scheduler: Scheduler, machines: list[Machine], storm: Storm) ->
         scheduler.after(scheduler.random.uniform(50, 2000), machine.start)
 
     if scheduler.chance(0.5):
-        scheduler.after(scheduler.random.uniform(200, STORM_MS / 2), spoil)
+        scheduler.after(scheduler.random.uniform(storm_ms / 40, storm_ms / 2), spoil)

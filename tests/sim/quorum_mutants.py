@@ -144,15 +144,15 @@ STORMS: dict[type[QuorumNode], tuple[str, ...]] = dict.fromkeys((ForgetsVote, Se
 """Mutants that show only when one fault comes right after another, and in which storms they do."""
 
 SEEN_AT: dict[type[QuorumNode], int] = {
-    ForgetsVote: 67,
-    ForgetsEpoch: 0,
-    SendsBeforeFlush: 40,
-    TrustsDamagedDisk: 8,
-    IsTheSameOnAnyDisk: 8,
-    FollowsOldLeaders: 21,
-    SkipsLogMatching: 23,
-    VotesForAnyone: 0,
-    CommitsWithoutMajority: 3,
+    ForgetsVote: 63,
+    ForgetsEpoch: 1,
+    SendsBeforeFlush: 23,
+    TrustsDamagedDisk: 23,
+    IsTheSameOnAnyDisk: 6,
+    FollowsOldLeaders: 80,
+    SkipsLogMatching: 50,
+    VotesForAnyone: 3,
+    CommitsWithoutMajority: 9,
 }
 """The first seed that caught each of them when it was looked for: tried first, so that a test takes seconds. A
 change to the core or the simulator moves it; then all seeds are tried."""

@@ -51,6 +51,8 @@ class Produced(NamedTuple):
     correlation: int
     base_offset: int
     error: str = ""
+    leader_epoch: int = -1
+    """Under which it was committed."""
 
 
 class Poll(NamedTuple):
@@ -95,6 +97,8 @@ class Watcher:
 
     def moved(self, nbytes: int) -> None: ...
 
+    def reopened(self, node: int, partition: int) -> None: ...
+
 
 class SimBroker:
     """The process of one machine."""
@@ -103,6 +107,7 @@ class SimBroker:
     """The mutant of old Kafka: who becomes a follower cuts its log to the watermark that it knows."""
     tick_ms = TICK_MS
     heartbeat_ms = HEARTBEAT_MS
+    lag_ms_max = LAG_MS_MAX
 
     def __init__(self, machine: Machine, partitions: list[int], watcher: Watcher) -> None:
         self.machine = machine
@@ -191,10 +196,27 @@ class SimBroker:
             if hosted is not None:
                 self._follow(hosted, view)
 
-    def _follow(self, hosted: Hosted, view: PartitionView) -> None:
+    @property
+    def proposes(self) -> bool:
+        """Whether a proposal is under way to the controller."""
+        leaders = [hosted.replica.leader for hosted in self.hosted.values()]
+        return any(leader is not None and leader.pending is not None for leader in leaders)
+
+    def reopen(self) -> None:
+        """What a shard's process does that died and was started again: the node is still registered, and leads what it
+        led; what the replicas knew is gone. The log is there: it was written."""
+        for partition, hosted in self.hosted.items():
+            view = hosted.replica.view
+            hosted.replica = Replica(self.node, partition)
+            hosted.proposed_ms = 0.0
+            self._watcher.reopened(self.node, partition)
+            if view is not None:
+                self._follow(hosted, view, resumed=True)
+
+    def _follow(self, hosted: Hosted, view: PartitionView, *, resumed: bool = False) -> None:
         replica, partition = hosted.replica, view.partition
         before = replica.high_watermark
-        changed = replica.follow(view, hosted.log, self.node_epoch, self._now_ms())
+        changed = replica.follow(view, hosted.log, self.node_epoch, self._now_ms(), resumed=resumed)
         if changed:
             for fetcher in self._fetchers.values():
                 fetcher.remove(partition)
@@ -278,7 +300,8 @@ class SimBroker:
             done = [ack for ack in hosted.waiting if ack[0] <= replica.high_watermark]
             hosted.waiting = [ack for ack in hosted.waiting if ack[0] > replica.high_watermark]
             for _, client, correlation, base_offset in done:
-                self.machine.send(client, Produced(correlation, base_offset))
+                epoch = replica.leader.view.leader_epoch
+                self.machine.send(client, Produced(correlation, base_offset, leader_epoch=epoch))
 
     def _send_plans(self, plans: list[Plan]) -> None:
         for plan in plans:
@@ -380,7 +403,7 @@ class SimBroker:
             leader = hosted.replica.leader
             if leader is None:
                 continue
-            proposal: IsrProposal | None = leader.propose(hosted.log, LAG_MS_MAX, now_ms)
+            proposal: IsrProposal | None = leader.propose(hosted.log, self.lag_ms_max, now_ms)
             if proposal is None and now_ms - hosted.proposed_ms >= PROPOSE_AGAIN_MS:
                 proposal = leader.pending
             if proposal is not None:

@@ -11,7 +11,7 @@ from tests.sim.replay import CheckFailed
 from tests.sim.replica_broker import SimBroker, Watcher
 from tests.sim.replica_log import SimBatch
 from tests.support.checkers.history import check_history
-from tests.support.checkers.recording import AnyEvent, Polled, Positioned, ReadAll
+from tests.support.checkers.recording import AnyEvent, Polled, Positioned, ReadAll, RecordId
 from tests.support.checkers.violations import report
 
 
@@ -25,8 +25,13 @@ class ReplicaWatcher(Watcher):
         self._watermarks: dict[tuple[int, int, int], int] = {}
         self.committed: dict[int, list[SimBatch]] = {}
         """By partition: the batches below the highest watermark that any leader had, as that leader had them."""
+        self.views: dict[int, PartitionView] = {}
+        """What the controller has decided of each partition."""
         self.moved_bytes = 0
         self.elections = 0
+        self.unclean: dict[int, int] = {}
+        """By partition: the last epoch that began with a leader that was not in sync. What was committed under an
+        earlier one, and that leader did not have, may be lost; nothing else."""
         self.hurt: int | None = None
         """The machine whose disk was last hurt: it may have held what it reported just before."""
 
@@ -37,6 +42,22 @@ class ReplicaWatcher(Watcher):
             raise CheckFailed(f"epoch {view.leader_epoch} of partition {view.partition} has two leaders")
         self._epochs[view.partition] = max(self._epochs.get(view.partition, -1), view.leader_epoch)
         self.elections += 1
+        if view.unclean_epoch > self.unclean.get(view.partition, -1):
+            self.unclean[view.partition] = view.unclean_epoch
+            self._forgive(node, view.partition)
+
+    def _forgive(self, node: int, partition: int) -> None:
+        """Committed is what this leader has of it: all that it shares with what was."""
+        known, stands = (
+            self.committed.get(partition, []),
+            self._machines[node - 1].process.hosted[partition].log,
+        )
+        shared = 0
+        for ours, theirs in zip(known, stands.batches, strict=False):
+            if ours != theirs:
+                break
+            shared += 1
+        del known[shared:]
 
     def watermark(self, node: int, view: PartitionView, offset: int) -> None:
         key = (view.partition, view.leader_epoch, node)
@@ -45,10 +66,17 @@ class ReplicaWatcher(Watcher):
         self._watermarks[key] = offset
         self._note_committed(view, node, offset)
 
+    def reopened(self, node: int, partition: int) -> None:
+        """The watermark outlives no process: it is learned anew."""
+        for key in [key for key in self._watermarks if key[0] == partition and key[2] == node]:
+            del self._watermarks[key]
+
     def moved(self, nbytes: int) -> None:
         self.moved_bytes += nbytes
 
     def _note_committed(self, view: PartitionView, node: int, offset: int) -> None:
+        if view.leader_epoch < self.unclean.get(view.partition, -1):
+            return  # by a leader that has not heard yet that it was replaced by one that lacks this
         known = self.committed.setdefault(view.partition, [])
         end = known[-1].last_offset + 1 if known else 0
         if offset <= end:
@@ -64,14 +92,26 @@ class ReplicaWatcher(Watcher):
         known += fresh
         if fresh:
             self._majority_holds(view, fresh[-1])
+            decided = self.views.get(view.partition)
+            if decided is not None and decided.leader_epoch == view.leader_epoch:
+                self.taken(decided)
+
+    def taken(self, view: PartitionView) -> None:
+        """Who is in sync, by the controller's word, has flushed all that is committed: any of them may lead next."""
+        committed = self.committed.get(view.partition)
+        for node in view.isr if committed else ():
+            if node != self.hurt and not self._holds(node, view.partition, committed[-1]):
+                raise CheckFailed(
+                    f"partition {view.partition}: {committed[-1]} is committed; node {node} is in sync and lacks it"
+                )
+
+    def _holds(self, node: int, partition: int, batch: SimBatch) -> bool:
+        return batch in reversed(self._machines[node - 1].disk.journal(f"p{partition}").flushed[-200:])
 
     def _majority_holds(self, view: PartitionView, batch: SimBatch) -> None:
         """What is committed now is flushed on as many machines as min_insync asks for, whatever they say of it."""
         holding = [
-            node
-            for node in view.replicas
-            if node == self.hurt
-            or batch in reversed(self._machines[node - 1].disk.journal(f"p{view.partition}").flushed[-200:])
+            node for node in view.replicas if node == self.hurt or self._holds(node, view.partition, batch)
         ]
         if len(holding) < view.min_insync:
             raise CheckFailed(
@@ -97,6 +137,30 @@ def check_replicas(
                 raise CheckFailed(
                     f"partition {view.partition} on node {node}: {found} stands where {committed[at]} was committed"
                 )
+
+
+def check_acks(
+    watcher: ReplicaWatcher,
+    acks: Iterable[tuple[int, int, int, RecordId]],
+    machines: Iterable[Machine],
+    views: Iterable[PartitionView],
+) -> None:
+    """C1 where elections may be unclean, of (partition, epoch, offset, record): what was acknowledged since the last
+    one stands where that was said."""
+    by_node = {machine.node_id: machine for machine in machines}
+    stands: dict[tuple[int, int], RecordId] = {}
+    for view in views:
+        hosted = by_node[view.leader].process.hosted[view.partition]
+        for batch in hosted.log.batches:
+            for at, record in enumerate(batch.records):
+                if batch.base_offset + at < hosted.replica.high_watermark:
+                    stands[view.partition, batch.base_offset + at] = record
+    for partition, epoch, offset, record in acks:
+        found = stands.get((partition, offset))
+        if epoch >= watcher.unclean.get(partition, -1) and found != record:
+            raise CheckFailed(
+                f"partition {partition}: {record} was acknowledged at {offset} in epoch {epoch}; {found} is there"
+            )
 
 
 def check_clients(

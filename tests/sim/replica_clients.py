@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import abc
 
+from ringlog.errors import OutOfOrderSequence
 from ringlog.replication.view import PartitionView
 from tests.sim.network import Network
 from tests.sim.replica_broker import Poll, Polls, Produce, Produced
 from tests.sim.replica_controller import CONTROLLER, AskLeader
 from tests.sim.scheduler import Scheduler
-from tests.support.checkers.recording import Acked, AnyEvent, Polled, Positioned, Sent
+from tests.support.checkers.recording import Acked, AnyEvent, Polled, Positioned, RecordId, Sent
 
 TIMEOUT_MS = 400.0
 RETRY_MS = 40.0
@@ -59,8 +60,7 @@ class _Client(abc.ABC):
                 self._later(RETRY_MS if message.leader < 0 else 0.0)
         elif isinstance(message, Produced | Polls) and message.correlation == self._correlation:
             if message.error:
-                self._leader = -1
-                self._later(RETRY_MS)
+                self._refused(message.error)
             else:
                 self._answered(message)
 
@@ -73,6 +73,11 @@ class _Client(abc.ABC):
                 self._ask()
 
         self._scheduler.after(delay_ms, act)
+
+    def _refused(self, code: str) -> None:
+        """The request of the moment was not taken; it is sent again, to whoever leads then."""
+        self._leader = -1
+        self._later(RETRY_MS)
 
     @abc.abstractmethod
     def _request(self, correlation: int) -> object:
@@ -125,6 +130,36 @@ class SimProducer(_Client):
             self._later(self._scheduler.random.choice(self.pauses_ms))
         else:
             self._correlation += 1
+
+
+class LossyProducer(SimProducer):
+    """One that goes on, under another producer id, when what it had sent before is lost."""
+
+    def __init__(
+        self, client: int, partition: int, scheduler: Scheduler, network: Network, history: list[AnyEvent]
+    ) -> None:
+        super().__init__(client, partition, scheduler, network, history)
+        self._producer_id = client
+        self._first = 0
+        self.acks: list[tuple[int, int, RecordId]] = []
+        """Of each acknowledged record: the epoch that committed it, its offset, and what it is."""
+
+    def _refused(self, code: str) -> None:
+        if code == OutOfOrderSequence.code:
+            self._producer_id += 10_000
+            self._first = self._next
+        super()._refused(code)
+
+    def _request(self, correlation: int) -> object:
+        records = tuple((self.worker, self._next + at) for at in range(self._count))
+        return Produce(correlation, self.partition, self._producer_id, self._next - self._first, records)
+
+    def _answered(self, message: Produced | Polls) -> None:
+        assert isinstance(message, Produced)
+        for at in range(self._count):
+            record = (self.worker, self._next + at)
+            self.acks.append((message.leader_epoch, message.base_offset + at, record))
+        super()._answered(message)
 
 
 class SimConsumer(_Client):

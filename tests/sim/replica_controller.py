@@ -6,7 +6,7 @@ is elected among the in-sync replicas that are alive; changes of the ISR are tak
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ringlog.model import NO_LEADER
@@ -99,6 +99,8 @@ class SimController:
         self.lost: set[tuple[int, int]] = set()
         """(partition, node): in sync as far as is known, but what it held is gone. Never elected."""
         self._next_epoch = 1
+        self.taken: Callable[[PartitionView], None] = lambda view: None
+        """Is told of every change of the in-sync replicas that a leader asked for."""
         machine.after(CHECK_MS, self._check)
 
     def receive(self, source: int, message: object) -> None:
@@ -202,10 +204,12 @@ class SimController:
             self._machine.send(proposal.leader, ProposalRefused(proposal))
             return
         self.lost -= {(view.partition, node) for node, _ in joining}
-        self._change(view._replace(isr=proposal.nodes))
+        self._change(view._replace(isr=proposal.nodes), always=True)
+        self.taken(self.views[view.partition])
 
-    def _change(self, view: PartitionView) -> None:
-        if view != self.views[view.partition]:
+    def _change(self, view: PartitionView, *, always: bool = False) -> None:
+        """`always`: a leader may ask for no more than another partition epoch."""
+        if always or view != self.views[view.partition]:
             self.views[view.partition] = view._replace(partition_epoch=view.partition_epoch + 1)
             self._changes.append(view.partition)
             (self._leaderless.add if view.leader == NO_LEADER else self._leaderless.discard)(view.partition)

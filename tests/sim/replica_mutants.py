@@ -9,19 +9,23 @@ from unittest.mock import patch
 
 import msgspec
 
+from ringlog.controller import unclean as unclean_module
+from ringlog.controller.image import MetadataImage
+from ringlog.controller.records import MetadataRecord, Partition
 from ringlog.replication import leader as leader_module
 from ringlog.replication.follower import Follower
 from ringlog.replication.leader import Diverged, Leader
 from ringlog.replication.messages import Part, Want
-from ringlog.replication.view import EpochEnd, ReplicaLog
+from ringlog.replication.replica import Replica
+from ringlog.replication.view import EpochEnd, PartitionView, ReplicaLog
 from tests.sim.faults import KINDS
 from tests.sim.replica_broker import SimBroker
 from tests.sim.replica_controller import SimController
 from tests.sim.replica_log import SimLog
 from tests.sim.replica_real_controller import RealController
-from tests.sim.replicas import replicas
+from tests.sim.replicas import replicas, replicas_short, unclean
 
-ALL_KINDS = (*KINDS, "rot", "wipe")
+ALL_KINDS = (*KINDS, "rot", "wipe", "reopen")
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,12 @@ class Mutant:
     kinds: Sequence[str] = ALL_KINDS
     controller: type[SimController] = RealController
     """Failures of the controller itself are shown with the simulated one, which can be told to have them."""
+    unclean: bool = False
+    """Shown where a topic allows unclean elections."""
+    seen_at: int = 0
+    """The first seed that caught it when it was looked for: tried first. A change to the simulator moves it."""
+    short: bool = True
+    """Shown by short storms, which are cheaper."""
 
     @contextmanager
     def alive(self) -> Iterator[None]:
@@ -52,6 +62,10 @@ class Mutant:
 
     def without(self, seed: int) -> list[str]:
         """The same without the failure."""
+        if self.unclean:
+            return unclean(seed)
+        if self.short and self.controller is RealController:
+            return replicas_short(seed, self.kinds)
         return replicas(seed, kinds=self.kinds, controller=self.controller)
 
 
@@ -93,7 +107,31 @@ def _joins_at_once(self: Leader, node: int, log: ReplicaLog) -> bool:
     return self.followers[node].held_offset >= 0
 
 
+def _remembering(method: Callable[..., bool]) -> Callable[..., bool]:
+    """Replica.follow of one that is told nothing of unclean elections."""
+
+    def follow(self: Replica, view: PartitionView, *given: object, **named: object) -> bool:
+        return method(self, view._replace(unclean_epoch=-1), *given, **named)
+
+    return follow
+
+
+def _starting_afresh(method: Callable[..., bool]) -> Callable[..., bool]:
+    """Replica.follow of one that thinks that nobody led before it."""
+
+    def follow(self: Replica, *given: object, resumed: bool = False) -> bool:
+        return method(self, *given)
+
+    return follow
+
+
+def _not_saying(image: MetadataImage, partition: Partition) -> list[MetadataRecord]:
+    """unclean._elected, without a word of it in the metadata."""
+    return [msgspec.structs.replace(one, unclean_epoch=-1) for one in _elected(image, partition)]
+
+
 _advance = Leader.advance
+_elected = unclean_module._elected
 
 MUTANTS: dict[str, Mutant] = {
     "truncation to the high watermark instead of by epoch": Mutant(
@@ -123,5 +161,17 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "any replica is elected when none is in sync": Mutant(
         [(SimController, "elects_anyone", True)], controller=SimController
+    ),
+    "a leader that resumes forgets what it proposed": Mutant(
+        [(Replica, "follow", _starting_afresh(Replica.follow))],
+        ("reopen", "reopen", "reopen", "kill", "isolate", "rough", "slow_disk"),
+        seen_at=49,
+        short=False,
+    ),
+    "after an unclean election what was committed before it is stood by": Mutant(
+        [(Replica, "follow", _remembering(Replica.follow))], unclean=True, seen_at=34
+    ),
+    "an unclean election that nobody is told of": Mutant(
+        [(unclean_module, "_elected", _not_saying)], unclean=True, seen_at=3
     ),
 }

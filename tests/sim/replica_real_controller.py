@@ -5,12 +5,14 @@ Its image is kept by a process that never dies: how controllers agree on it is a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ringlog.controller.brokers import Liveness, fence, heartbeat, register
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.isr import alter_isr
 from ringlog.controller.records import MetadataRecord, Partition, Topic
+from ringlog.controller.topic_config import UNCLEAN_ELECTION
+from ringlog.controller.unclean import UncleanElections
 from ringlog.errors import StaleBroker
 from ringlog.net.cluster_messages import (
     AlterIsrReply,
@@ -33,14 +35,22 @@ from tests.sim.replica_controller import (
     Views,
 )
 
+ABSENT_MS = 650.0
+LEADERLESS_MS = 100.0
+"""Where a topic allows an unclean election: how long a broker may be silent, and nobody lead, before there is one."""
+
 
 class RealController(SimController):
     """Asks `ringlog.controller` for every decision."""
 
+    topic_config: Mapping[str, str] = {"min.insync.replicas": "2"}
+    session_ms = SESSION_MS
+
     def __init__(self, machine: Machine, partitions: Iterable[PartitionView]) -> None:
         super().__init__(machine, partitions)
         self.image = MetadataImage()
-        self._liveness = Liveness(SESSION_MS)
+        self._liveness = Liveness(self.session_ms, ABSENT_MS)
+        self._unclean = UncleanElections(wait_ms=LEADERLESS_MS)
         self._liveness.take_office(machine.now_ms())
         self._disks: dict[int, int] = {}
         self._lives: dict[int, int] = {}
@@ -56,6 +66,7 @@ class RealController(SimController):
                     leader_epoch=record.leader_epoch,
                     partition_epoch=record.partition_epoch,
                     isr=record.isr,
+                    unclean_epoch=record.unclean_epoch,
                 )
                 self._changes.append(record.partition)
 
@@ -64,7 +75,7 @@ class RealController(SimController):
         ready = {node for node, broker in self.image.brokers.items() if not broker.fenced}
         if self.image.topics or ready != self._nodes:
             return
-        self._apply([Topic(1, "t", {"min.insync.replicas": "2"})])
+        self._apply([Topic(1, "t", dict(self.topic_config))])
         for view in list(self.views.values()):
             replicas = view.replicas
             record = Partition(
@@ -109,8 +120,10 @@ class RealController(SimController):
 
     def _check(self) -> None:
         self._machine.after(CHECK_MS, self._check)
-        for node in self._liveness.silent(self.image, self._machine.now_ms()):
+        now_ms = self._machine.now_ms()
+        for node in self._liveness.silent(self.image, now_ms):
             self._apply(fence(self.image, node))
+        self._apply(self._unclean.due(self.image, self._liveness.absent(self.image, now_ms), now_ms))
 
     def _propose(self, proposal: IsrProposal) -> None:
         brokers = self.image.brokers
@@ -127,3 +140,17 @@ class RealController(SimController):
         assert isinstance(reply, AlterIsrReply)
         if reply.partitions[0].error:
             self._machine.send(proposal.leader, ProposalRefused(proposal))
+        else:
+            self.taken(self.views[proposal.partition])
+
+
+class LossyController(RealController):
+    """Of a topic that prefers a leader that lacks records to none."""
+
+    topic_config: Mapping[str, str] = {"min.insync.replicas": "2", UNCLEAN_ELECTION: "true"}
+
+
+class BriskController(RealController):
+    """One that gives nobody much time."""
+
+    session_ms = SESSION_MS / 4

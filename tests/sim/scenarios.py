@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.sim.counter import counter
 from tests.sim.members import members
 from tests.sim.metadata import metadata
-from tests.sim.quorum import quorum, quorum_brisk
+from tests.sim.quorum import quorum, quorum_brisk, quorum_short
 from tests.sim.replay import Scenario
-from tests.sim.replicas import replicas
+from tests.sim.replicas import replicas, replicas_short, unclean
 
 SCENARIOS: dict[str, Scenario] = {
     "counter": counter,
@@ -15,5 +15,8 @@ SCENARIOS: dict[str, Scenario] = {
     "metadata": metadata,
     "quorum": quorum,
     "quorum_brisk": quorum_brisk,
+    "quorum_short": quorum_short,
     "replicas": replicas,
+    "replicas_short": replicas_short,
+    "unclean": unclean,
 }

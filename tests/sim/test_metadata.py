@@ -18,7 +18,7 @@ from tests.support.amounts import amount
 
 
 def test_every_seed_keeps_the_metadata_consistent():
-    ran = run_seeds("metadata", metadata, range(amount(200, 2_000)), within_s=amount(8, 900))
+    ran = run_seeds("metadata", metadata, range(amount(80, 2_000)), within_s=amount(8, 900))
     assert ran >= 3, "the simulator has become too slow to show anything"
 
 

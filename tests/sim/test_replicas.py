@@ -8,7 +8,7 @@ import pytest
 
 from tests.sim.replay import run_seeds
 from tests.sim.replica_mutants import MUTANTS
-from tests.sim.replicas import replicas
+from tests.sim.replicas import replicas, replicas_short, unclean
 from tests.support.amounts import amount
 
 SEEDS = 1_000
@@ -19,14 +19,34 @@ CATCH_S_MAX = 60.0
 @pytest.mark.parametrize("part", range(4))
 def test_nothing_acknowledged_is_lost_and_replicas_agree_whatever_happens(part):
     first = 100_000 * part
-    ran = run_seeds("replicas", replicas, range(first, first + amount(12, SEEDS)), within_s=amount(20, 3_000))
+    ran = run_seeds("replicas", replicas, range(first, first + amount(5, SEEDS)), within_s=amount(20, 3_000))
     assert ran > 0
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_nothing_is_lost_in_very_many_short_storms(part):
+    first = 1_000_000 * (part + 1)
+    seeds = range(first, first + amount(150, 10 * SEEDS))
+    ran = run_seeds("replicas_short", replicas_short, seeds, within_s=amount(20, 3_000))
+    assert ran >= 10, "the simulator has become too slow to show anything"
+
+
+def test_an_unclean_election_takes_no_more_than_it_must():
+    told = []
+
+    def scenario(seed: int) -> list[str]:
+        story = unclean(seed)
+        told.append(any("unclean election" in line for line in story))
+        return story
+
+    run_seeds("unclean", scenario, range(amount(30, SEEDS)), within_s=amount(20, 1_500))
+    assert sum(told) > len(told) // 6, "too few of them have an unclean election at all"
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_known_failure_is_caught(name):
     until_s = time.monotonic() + CATCH_S_MAX
-    for seed in range(SEEDS):
+    for seed in [MUTANTS[name].seen_at, *range(SEEDS)]:
         try:
             MUTANTS[name].scenario(seed)
         except AssertionError as caught:

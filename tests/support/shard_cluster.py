@@ -10,7 +10,7 @@ import random
 import msgspec
 
 from ringlog.controller.records import Broker, Identity, MetadataRecord, Partition, Topic
-from ringlog.limits import MIB
+from ringlog.limits import MIB, REPLICA_LAG_MS_DEFAULT
 from ringlog.net.cluster_messages import AlterIsrReply, AlterIsrRequest, IsrState
 from ringlog.net.framing import Flag
 from ringlog.net.messages import decode_body
@@ -28,8 +28,15 @@ class ShardCluster:
     """One partition on three nodes."""
 
     def __init__(
-        self, *, min_insync: int = 2, topic: str = "events", memory_bytes: int = 64 * MIB, **config: str
+        self,
+        *,
+        min_insync: int = 2,
+        topic: str = "events",
+        memory_bytes: int = 64 * MIB,
+        lag_ms_max: int = REPLICA_LAG_MS_DEFAULT,
+        **config: str,
     ) -> None:
+        self._lag_ms_max = lag_ms_max
         self._memory_bytes = memory_bytes
         self.disks = {node: FakeDisk(seed=node) for node in NODES}
         self.worlds: dict[int, ShardWorld] = {}
@@ -40,6 +47,7 @@ class ShardCluster:
         self.fenced: set[int] = set()
         self.leaving: set[int] = set()
         self.epochs = dict.fromkeys(NODES, 0)
+        self._incarnations = dict.fromkeys(NODES, 0)
         self.asked: list[AlterIsrRequest] = []
         settings = {key.replace("_", "."): value for key, value in config.items()}
         self.topic = Topic(1, topic, {"min.insync.replicas": str(min_insync), **settings})
@@ -54,8 +62,19 @@ class ShardCluster:
     def start(self, node: int) -> None:
         """A node begins, or begins anew from its disk, under a new registration."""
         self.epochs[node] += 1
+        self._incarnations[node] = 0
+        self.restart_shard(node)
+
+    def restart_shard(self, node: int) -> None:
+        """A node's shard begins anew, under the registration that the node has."""
+        self._incarnations[node] += 1
         self.disks[node].is_watching = True  # as a shard's does
-        world = self.worlds[node] = ShardWorld(disk=self.disks[node], memory_bytes=self._memory_bytes)
+        world = self.worlds[node] = ShardWorld(
+            disk=self.disks[node],
+            memory_bytes=self._memory_bytes,
+            lag_ms_max=self._lag_ms_max,
+            incarnation=self._incarnations[node],
+        )
         self.peers[node], self.controllers[node] = FakeOutlet(), FakeOutlet()
         world.core.replication.peers = self.peers[node]
         world.core.replication.controller = self.controllers[node]
@@ -65,6 +84,9 @@ class ShardCluster:
         for other in NODES:
             if other in self.worlds and other != node:
                 self.worlds[other].delta(*self._brokers())
+                if self._incarnations[node] > 1:
+                    # Conversations with a shard that died are failed at once, by who carries them.
+                    self.worlds[other].core.replication.connect(self.peers[other], self.worlds[other].now_ms)
 
     def lose_power(self, node: int) -> None:
         """What was not flushed is gone; the node is to be started again."""
@@ -106,9 +128,9 @@ class ShardCluster:
             world.delta(*self._brokers())
         self.tell(isr=tuple(member for member in self.record.isr if member != node))
 
-    def elect(self, node: int, *told: int, isr: tuple[int, ...] | None = None) -> None:
+    def elect(self, node: int, *told: int, isr: tuple[int, ...] | None = None, **facts: object) -> None:
         isr = isr if isr is not None else self.record.isr
-        self.tell(*told, leader=node, leader_epoch=self.record.leader_epoch + 1, isr=isr)
+        self.tell(*told, leader=node, leader_epoch=self.record.leader_epoch + 1, isr=isr, **facts)
 
     def answer_proposals(self, *, error: int = 0) -> list[tuple[int, ...]]:
         """Grant (or refuse) what leaders have proposed; what that was."""

@@ -10,7 +10,7 @@ import msgspec
 
 from ringlog.controller.records import Delta, MetadataRecord, Partition, Topic, TopicConfig, encode_delta
 from ringlog.controller.topic_config import NOTHING
-from ringlog.limits import MIB
+from ringlog.limits import MIB, REPLICA_LAG_MS_DEFAULT
 from ringlog.log.events import Event
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
@@ -85,13 +85,23 @@ class ShardWorld:
         disk: FakeDisk | None = None,
         memory_bytes: int = 64 * MIB,
         topic_defaults: Mapping[str, str] = NOTHING,
+        lag_ms_max: int = REPLICA_LAG_MS_DEFAULT,
+        incarnation: int = 1,
     ) -> None:
         self.disk = disk or FakeDisk(seed=1)
         self.disk.make_dir("/data")
         self.region = aligned_memory(memory_bytes)
         self.store = LogStore(self.disk, "/data", memory=self.region)
         self.stats = Stats(StatsPage(memoryview(bytearray(StatsPage.bytes_needed(1))), 1), 0)
-        self.core = ShardCore(0, self.store, self.stats, self.region, topic_defaults=topic_defaults)
+        self.core = ShardCore(
+            0,
+            self.store,
+            self.stats,
+            self.region,
+            incarnation=incarnation,
+            topic_defaults=topic_defaults,
+            lag_ms_max=lag_ms_max,
+        )
         self.net = FakeOutlet()
         self.other_net = FakeOutlet()
         ring = Ring.create(bytearray(ring_bytes(_RING_BYTES)), capacity_bytes=_RING_BYTES)

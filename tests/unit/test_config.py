@@ -53,7 +53,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
         {"shards": -1}, {"shards": 257}, {"nets": 0}, {"default_partitions": 0}, {"connections_max": 0},
         {"spin_us": -1}, {"spin_us": 10_001}, {"disk_depth": -1}, {"disk_depth": 1025}, {"group_bytes": 1},
         {"group_bytes": 3 << 20}, {"preallocate_bytes_max": 1}, {"preallocate_bytes_max": 1 << 30},
-        {"net_cores": "all"},
+        {"net_cores": "all"}, {"replica_lag_time_max_ms": 999}, {"replica_lag_time_max_ms": 3_600_001},
         {"tail_bytes_per_shard": 1}, {"disk_engine": "floppy"}, {"metrics_listen": "here"},
         {"metrics_listen": "127.0.0.1:²"}, {"metrics_listen": "127.0.0.1:70000"}, {"metrics_listen": "0.0.0.0:9"},
     ],

@@ -122,3 +122,13 @@ def test_it_says_where_its_log_begins():
     log = MemoryLog(spans((0, 9, 4)))
     log.delete_below(4)
     assert Follower(VIEW, 0).want(log, 1000).start_offset == 4
+
+
+def test_an_empty_log_from_before_an_unclean_election_begins_where_its_leader_does():
+    log = MemoryLog()
+    log.start_offset = log.held_offset = log._end = 50
+    role = Follower(VIEW._replace(unclean_epoch=5), 50)
+    assert role.take(part(50, diverging=(-1, 10)), [], log) == BeginAt(0)
+    assert role.high_watermark == 0
+    with pytest.raises(ReplicaHalted):
+        Follower(VIEW, 50).take(part(50, diverging=(-1, 10)), [], log)

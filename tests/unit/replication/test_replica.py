@@ -113,3 +113,19 @@ def test_a_halted_replica_keeps_nothing_of_those_who_ask_it():
             two.replica.must_lead()
     assert two.replica.halted is not None
     assert two.replica.halted.__traceback__ is None, "a traceback holds the frames, and all that they see"
+
+
+def test_what_was_committed_before_an_unclean_election_is_void_in_a_follower_alone():
+    two, three = Node(2), Node(3)
+    for node in (two, three):
+        node.log.add(spans((0, 9, 5)))
+        node.follow(VIEW)
+        node.replica.follower.high_watermark = 10
+    unclean = VIEW._replace(leader=2, leader_epoch=8, partition_epoch=12, isr=(2,), unclean_epoch=7)
+    two.follow(unclean)
+    three.follow(unclean)
+    assert two.replica.high_watermark == 10, "it has what it knows to be committed"
+    assert three.replica.high_watermark == 0
+    three.replica.follower.high_watermark = 10
+    three.follow(unclean._replace(leader_epoch=9, partition_epoch=13))
+    assert three.replica.high_watermark == 10, "of an election that was known before"

@@ -84,7 +84,7 @@ def test_a_replica_that_is_moved_waits_and_one_that_is_in_sync_does_not():
     first = fetcher.next_fetch(0, REPLICA_FETCH_BYTES)
     assert {want.partition: want.bytes_max for want in first.wants} == {
         MOVED: 25_000,
-        KEPT: REPLICA_PARTITION_BYTES,
+        KEPT: REPLICA_FETCH_BYTES,
     }
     answered(fetcher, first, 100_000, 0)
     assert asked(fetcher, 1) == [KEPT]

@@ -63,6 +63,94 @@ def test_a_refusal_of_an_earlier_request_says_nothing_of_what_was_proposed_since
     assert leader.pending is None
 
 
+def led(cluster: ShardCluster) -> Leader:
+    leader = cluster.worlds[1].core.hosting.hosted[PARTITION].replica.leader
+    assert leader is not None
+    return leader
+
+
+def write_without_node_3(cluster: ShardCluster) -> None:
+    cluster.cut.add(3)
+    cluster.worlds[1].produce(b"b")
+    cluster.run(30, after_ms=10)
+
+
+def proposed(cluster: ShardCluster) -> list[list[int]]:
+    frames = cluster.controllers[1].take()
+    changes = [decode_body(frame.body, AlterIsrRequest).changes[0] for frame in frames]
+    return [[member for member, _ in change.isr] for change in changes]
+
+
+def test_a_shard_that_restarts_commits_nothing_that_a_proposal_of_its_former_process_could_take_back():
+    cluster, _ = proposing()
+    sent(cluster)  # it is on its way: the controller may take it at any time
+    cluster.restart_shard(1)
+    write_without_node_3(cluster)
+    assert led(cluster).high_watermark <= 1, (
+        "node 3 may be in sync any moment, and does not hold the second record"
+    )
+    cluster.tell(isr=(1, 2, 3))  # the controller has taken it now
+    cluster.run(10, after_ms=50)
+    assert led(cluster).high_watermark <= 1
+    cluster.cut.clear()
+    cluster.run(40, after_ms=100)
+    assert led(cluster).high_watermark == 2
+
+
+def test_a_shard_that_restarts_asks_for_an_epoch_that_ends_all_former_proposals_and_then_goes_on():
+    cluster, _ = proposing()
+    sent(cluster)
+    cluster.restart_shard(1)
+    write_without_node_3(cluster)
+    assert proposed(cluster)[0] == [1, 2], "those who are in sync: it is the epoch that matters"
+    cluster.tell()  # the controller has raised the partition epoch: what was proposed before is over
+    cluster.run(10, after_ms=10)
+    assert led(cluster).high_watermark == 2
+
+
+def test_a_partition_that_was_opened_anew_counts_on_what_it_proposed_before():
+    cluster, _ = proposing()
+    sent(cluster)
+    world, faults = cluster.worlds[1], cluster.disks[1].faults
+    for number in range(400):
+        faults.fail("write", nth=world.disk._kinds["write"] + number)
+    world.produce(b"lost")
+    world.settle()
+    assert PARTITION not in world.core.hosting.hosted
+    faults._by_kind.clear()
+    world.at(1_000)
+    world.core.hosting.work(world.now_ms)
+    cluster.run(10, after_ms=10)
+    before = led(cluster).high_watermark
+    write_without_node_3(cluster)
+    assert led(cluster).high_watermark == before
+    assert proposed(cluster)[0] == [1, 2]
+
+
+def test_a_shard_that_is_the_first_of_its_node_or_is_elected_has_nothing_to_wait_for():
+    cluster = ShardCluster()
+    cluster.run(10, after_ms=50)
+    cluster.elect(2)
+    cluster.run(10, after_ms=50)
+    assert proposed(cluster) == [] and cluster.controllers[2].take() == []
+
+
+def test_an_answer_to_a_former_process_is_not_taken_for_one_to_this():
+    cluster, _ = proposing()
+    (first,) = sent(cluster)
+    cluster.restart_shard(1)
+    cluster.run(1)
+    cluster.tell()
+    cluster.run(30, after_ms=10)
+    mine = cluster.controllers[1].take()[-1].correlation
+    leader = led(cluster)
+    assert leader.pending is not None
+    cluster.refuse(1, first, BUSY)
+    assert leader.pending is not None
+    cluster.refuse(1, mine, BUSY)
+    assert leader.pending is None
+
+
 def test_a_node_that_is_leaving_is_not_proposed():
     cluster = ShardCluster()
     cluster.run()

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ringlog.controller.records import TopicConfig
-from ringlog.limits import REPLICA_LAG_MS_DEFAULT
+from ringlog.limits import REPLICA_LAG_MS_DEFAULT, REPLICA_PARTITION_BYTES
 from ringlog.model import Durability
 from ringlog.net.framing import Acks, Api
 from ringlog.net.messages import (
@@ -271,6 +271,63 @@ def test_a_follower_that_lags_is_proposed_to_leave_and_commits_go_on_without_it(
     assert (1, 2) in cluster.answer_proposals()
     cluster.run()
     assert acked(cluster, 1) == [0]
+
+
+def test_a_follower_that_is_behind_in_one_partition_gets_all_that_an_answer_takes():
+    cluster = ShardCluster(max_message_bytes=str(2 << 20))
+    cluster.run()
+    cluster.cut.add(3)
+    value = b"x" * (REPLICA_PARTITION_BYTES - 200)
+    produce(cluster, 1, *[value] * 3)
+    cluster.run()
+    cluster.cut.clear()
+    taken, deliver = [], cluster.deliver
+
+    def counting(source: int, node: int, lane: int, reply) -> None:
+        if node == 3 and reply.flags & LENT:
+            taken.append(unpack_lent(memoryview(reply.body)).data_bytes)
+        deliver(source, node, lane, reply)
+
+    cluster.deliver = counting
+    cluster.run(40, after_ms=100)
+    assert cluster.values(3) == [value] * 3
+    assert max(taken) > 3 * len(value), taken
+
+
+def test_a_node_may_be_told_how_long_a_follower_may_lag():
+    cluster = ShardCluster(lag_ms_max=2_000)
+    cluster.run()
+    cluster.cut.add(3)
+    produce(cluster, 1, b"a")
+    cluster.run(15, after_ms=100)
+    assert cluster.answer_proposals() == []
+    cluster.run(15, after_ms=100)
+    assert (1, 2) in cluster.answer_proposals()
+
+
+def test_an_unclean_election_makes_followers_give_up_what_their_leader_lacks():
+    cluster = ShardCluster(min_insync=1)
+    produce(cluster, 1, b"a")
+    cluster.run()
+    cluster.tell(isr=(1, 3))
+    cluster.cut.add(2)
+    produce(cluster, 1, b"b", b"c")
+    cluster.run()
+    assert acked(cluster, 1) == [0, 1, 2]
+    assert cluster.worlds[3].log(PARTITION).committed_offset >= 1
+    cluster.cut = {1, 3}
+    cluster.elect(2, isr=(2,), unclean_epoch=2)
+    produce(cluster, 2, b"d")
+    cluster.run()
+    cluster.cut.clear()
+    cluster.run(40, after_ms=100)
+    for node in (1, 2, 3):
+        assert cluster.values(node) == [b"a", b"d"]
+        assert cluster.worlds[node].core.hosting.hosted[PARTITION].replica.halted is None
+    assert set(cluster.answer_proposals()) & {(1, 2, 3), (2, 1, 3)}
+    cluster.run(20, after_ms=100)
+    for node in (1, 3):
+        assert cluster.worlds[node].log(PARTITION).committed_offset <= 2
 
 
 def test_a_proposal_that_is_refused_is_made_anew():
