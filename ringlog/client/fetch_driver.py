@@ -198,6 +198,7 @@ class FetchDriver:
     def _begin_in_child(self) -> None:
         self._changed = threading.Condition()
         self._fetcher.forget_flights()
+        self._room_untold = True  # nothing is under way, and there is no thread yet that would ask for it
 
 
 def _before_fork() -> None:
