@@ -122,6 +122,11 @@ NEAR_MEMORY_BYTES_MAX = 256 * MIB
 """Memory that a client on the same host may share with a network process."""
 NEAR_MEMORIES_MAX = 256
 """Of all clients of a network process; others send their batches through their sockets."""
+LANDING_MEMORY_BYTES = 96 * MIB
+"""Memory that a consumer shares on a connection for the replies to its fetches; those that find no room there come
+through the socket. Pages are taken when first used: about twice what a consumer fetches ahead."""
+LANDING_SPARE_BYTES = 1 * MIB
+"""What a place for a reply has beyond the bytes that were asked for: its head, and a batch that is served whole."""
 NODE_BYTES_IN_FLIGHT_MAX = 512 * MIB
 """Bytes of requests of all clients of a network process that are not answered yet."""
 CONNECTIONS_MAX = 8192
@@ -254,6 +259,7 @@ LOAD_PARTITIONS_MAX = 500
 PEER_MESSAGES_MAX = 1024
 """Messages to one other controller, or from all of them, that wait; more are dropped, and said again."""
 
+assert FETCH_BYTES_MAX + LANDING_SPARE_BYTES < LANDING_MEMORY_BYTES <= NEAR_MEMORY_BYTES_MAX
 assert FRAME_BYTES_MAX <= REQUEST_RING_BYTES // 4 - 8
 assert CONTROL_BODY_BYTES_MAX + DELTA_RECORDS_MAX * KIB // 2 <= CONTROL_RING_BYTES // 4
 assert FETCH_PARTITIONS_MAX * 64 + (LENT_RANGES_MAX + FETCH_PARTITIONS_MAX) * 16 < REPLY_RING_BYTES // 4

@@ -162,6 +162,13 @@ class Assignment:
     def full(self) -> bool:
         return self.buffered_bytes >= self.settings.fetch_max_bytes
 
+    @property
+    def hungry(self) -> bool:
+        """Less is buffered than half of what may be: whoever polls fast could soon find nothing."""
+        settings = self.settings
+        ahead = _REPLIES_AHEAD * settings.max_partition_fetch_bytes * len(self.assigned)
+        return 2 * self.buffered_bytes <= min(settings.fetch_max_bytes, ahead)
+
     def has_enough(self, assigned: Assigned) -> bool:
         return assigned.buffered_bytes >= _REPLIES_AHEAD * self.settings.max_partition_fetch_bytes
 

@@ -15,7 +15,7 @@ import msgspec
 from ringlog.client.cluster_view import ClusterView
 from ringlog.client.loop import Ended, Loop, Tick
 from ringlog.client.metadata import LOOK_AGAIN, TopicCache, check_whole, topic_error
-from ringlog.client.near_memory import NearMemory
+from ringlog.client.near_memory import Shares
 from ringlog.client.settings import ClientSettings, check_types, endpoints_of
 from ringlog.client.waits import checked_s
 from ringlog.errors import (
@@ -69,7 +69,7 @@ class Connection:
         self._at_end: list[Callable[[], Ended | None]] = []
         self._fork_handlers: list[Callable[[], Callable[[], None] | None]] = []
         self._closed = False
-        self._near: NearMemory | None = None
+        self._near: Shares | None = None
         self._begin()
         _live.add(self)
 
@@ -280,9 +280,9 @@ class Connection:
         body = encode_body(MetadataRequest(wanted))
         self.send(Request(Api.METADATA, body, on_reply, on_error, timeout_s=timeout_s))
 
-    def share(self, near: NearMemory | None) -> None:
-        """Let nodes on this host read batches out of this memory. To be said before the first request, and again in
-        the child of a fork."""
+    def share(self, near: Shares | None) -> None:
+        """Let nodes on this host use memory of this process: what `near` gives, for each connection. To be said before
+        the first request."""
         self._near = near
 
     # -- the I/O thread --------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from ringlog.client.consumer_settings import ConsumerSettings
 from ringlog.client.fetch_driver import FetchDriver
 from ringlog.client.fetcher import Fetcher
 from ringlog.client.group_reader import GroupReader, Listener
+from ringlog.client.near_memory import landing_memory
 from ringlog.client.offsets import OffsetAndTimestamp, checked_offset
 from ringlog.client.one_thread import OneThread, alone
 from ringlog.client.polling import FetchedBatches, Poller
@@ -67,6 +68,7 @@ class Consumer:
             settings["bootstrap"] = bootstrap
         self._settings = settings_of(ConsumerSettings, settings)
         self._connection = Connection(self._settings)
+        self._connection.share(landing_memory)
         self._free_in_child()
         self._connection.on_fork(self._free_in_child)
         self._driver = FetchDriver(self._connection, Fetcher(self._settings))

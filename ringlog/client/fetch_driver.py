@@ -25,6 +25,10 @@ from ringlog.net.session import Request
 
 T = TypeVar("T")
 
+_TELL_ROOM_S = 0.002
+"""While there is plenty, the connection's thread is told of room in the buffers this often: a pass for each chunk would
+take a quarter of what it costs to decode it, and ask for one partition at a time."""
+
 _live: weakref.WeakSet[FetchDriver] = weakref.WeakSet()
 _frozen: list[FetchDriver] = []
 """Whose locks the thread that forks holds, so that the child finds no fetcher half changed."""
@@ -38,6 +42,9 @@ class FetchDriver:
         self._fetcher = fetcher
         self._changed = threading.Condition()
         self._interrupted = False
+        self._room_untold = False
+        """The poller made room, and the connection's thread does not know."""
+        self._told_s = 0.0
         self._rack = fetcher.settings.client_rack
         connection.on_tick(self.tick)
         connection.on_end(self._io_ended)
@@ -72,8 +79,8 @@ class FetchDriver:
     def head(self, deadline_s: float) -> tuple[Assigned, int] | None:
         """The partition whose turn it is and the poller's position in it; waits until there is one, time is over or
         somebody interrupts."""
-        with self._changed:
-            while True:
+        while True:
+            with self._changed:
                 self.check_open()
                 now_s = time.monotonic()
                 assigned = self._fetcher.head(now_s)
@@ -82,7 +89,10 @@ class FetchDriver:
                 if now_s >= deadline_s or self._interrupted:
                     self._interrupted = False
                     return None
-                self._changed.wait(deadline_s - now_s)
+                if not self._room_untold:
+                    self._changed.wait(deadline_s - now_s)
+                    continue
+            self._tell_room(now_s)
 
     def next_head(self) -> tuple[Assigned, int] | None:
         """As `head`, for a poller that has records in its hands: waits for nothing, raises nothing."""
@@ -93,9 +103,16 @@ class FetchDriver:
     def advance(self, assigned: Assigned, position: int) -> None:
         """The poller took what lies below a position."""
         with self._changed:
-            room = self._fetcher.advance(assigned, position)
-        if room:
-            self._connection.wake()
+            self._room_untold |= self._fetcher.advance(assigned, position)
+            hungry = self._fetcher.hungry
+        if self._room_untold:
+            now_s = time.monotonic()
+            if hungry or now_s >= self._told_s + _TELL_ROOM_S:
+                self._tell_room(now_s)
+
+    def _tell_room(self, now_s: float) -> None:
+        self._room_untold, self._told_s = False, now_s
+        self._connection.wake()
 
     def settle(self, tps: Iterable[TopicPartition], timeout_s: float) -> None:
         """Wait until these have positions."""
@@ -161,6 +178,7 @@ class FetchDriver:
                 waits_s=ask.waits_s,
                 node=ask.node,
                 to_leader=ask.to_leader,
+                landing_bytes=ask.landing_bytes,
             )
         )
 
@@ -180,6 +198,7 @@ class FetchDriver:
     def _begin_in_child(self) -> None:
         self._changed = threading.Condition()
         self._fetcher.forget_flights()
+        self._room_untold = True  # nothing is under way, and there is no thread yet that would ask for it
 
 
 def _before_fork() -> None:

@@ -17,7 +17,7 @@ from ringlog.client.consumer_settings import ConsumerSettings
 from ringlog.client.fetch_session import Asked, FetchSession
 from ringlog.client.lookups import Ask, look_up_offsets, refresh_places
 from ringlog.errors import CorruptFrame, FetchSessionLost, RinglogError
-from ringlog.limits import FETCH_PARTITIONS_MAX
+from ringlog.limits import FETCH_PARTITIONS_MAX, LANDING_SPARE_BYTES
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
 from ringlog.net.messages import FetchedPartition, encode_body, unpack_fetch_reply
@@ -128,8 +128,9 @@ class Fetcher(Assignment):
         for assigned in some:
             self.fly(assigned)
         settings = self.settings
-        # Lanes share the budget, so that many of them cannot fill the memory at once.
-        share = settings.fetch_max_bytes // max(1, len(self._lanes))
+        # Lanes share the budget, so that many of them cannot fill the memory at once. A single one has half of it: the
+        # next reply is under way while one is polled.
+        share = settings.fetch_max_bytes // max(2, len(self._lanes))
         request = session.request(
             asked,
             wait_ms=min(settings.fetch_max_wait_ms, _BRIEF_WAIT_MS)
@@ -150,6 +151,7 @@ class Fetcher(Assignment):
             node=self._near_lanes[lane] if lane < 0 else some[0].place.node,
             to_leader=lane >= 0,
             waits_s=request.wait_ms / 1000,
+            landing_bytes=request.bytes_max + LANDING_SPARE_BYTES,
         )
 
     def _fetched(

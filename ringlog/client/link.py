@@ -20,7 +20,7 @@ from contextlib import suppress
 from enum import Enum
 
 from ringlog.client.cluster_view import ClusterView
-from ringlog.client.near_memory import BATCH_BYTES_MIN, NearMemory
+from ringlog.client.near_memory import BATCH_BYTES_MIN, NearMemory, Shares
 from ringlog.errors import (
     CorruptFrame,
     NodeUnavailable,
@@ -38,6 +38,7 @@ from ringlog.net.messages import (
     ErrorReply,
     MetadataReply,
     MetadataRequest,
+    ShareMemoryReply,
     ShareMemoryRequest,
     decode_body,
     encode_body,
@@ -76,11 +77,12 @@ class Link:
         endpoints: list[str],
         now_s: float,
         node: int = ANY_NODE,
-        near: NearMemory | None = None,
+        near: Shares | None = None,
     ) -> None:
-        """`node`: the one that must answer; ANY_NODE for a link that seeks one. `near`: what a node on this host may
-        read."""
-        self._near = near
+        """`node`: the one that must answer; ANY_NODE for a link that seeks one. `near`: what it shares with a node on
+        this host."""
+        self._shares = near
+        self._near: NearMemory | None = None
         self.node = node
         """The node at the other end, once it is known; ANY_NODE also for one without a cluster."""
         self.seeks = node == ANY_NODE
@@ -132,12 +134,15 @@ class Link:
         if self.state is not LinkState.READY:
             return
         outbox, session = self.outbox, self._session
+        if self._near is not None and self._near.retired:
+            self._share_again(now_s)
         while outbox and session.has_room(outbox[0]):
             request = outbox[0]
             if session.shares_memory:
                 self._bring_near(request)
             frame = session.start(request, now_s)
             if not self._dealer.send(frame):
+                request.landing = None
                 break
             outbox.popleft()
             session.sent(request)
@@ -312,26 +317,44 @@ class Link:
         self._ever_up = True
         self.node = reply.node_id if reply.brokers else ANY_NODE
         self._enter(LinkState.READY, now_s)
-        if self._near is not None and self.endpoint.startswith("ipc://"):
-            self._share_memory(self._near, now_s)
+        near = self._shares() if self._shares is not None and self.endpoint.startswith("ipc://") else None
+        if near is not None:
+            self._share_memory(near, now_s)
 
     def _share_memory(self, near: NearMemory, now_s: float) -> None:
-        """Ask the node to read batches where they lie. One that cannot says so, and is sent them."""
-        body = encode_body(ShareMemoryRequest(near.descriptor, near.nbytes))
-        ask = Request(Api.SHARE_MEMORY, body, self._shared, timeout_s=_GREETING_S)
+        """Ask the node to read batches where they lie, and to write replies where they are read. One that cannot says
+        so, and they take the socket."""
+        self._near, self._session.shares_memory = near, False
+
+        def shared(header: Header, body: memoryview) -> None:
+            reply = decode_body(body, ShareMemoryReply)
+            self._session.shares_memory = self._near is near and reply.writable == near.writable
+
+        body = encode_body(ShareMemoryRequest(near.descriptor, near.nbytes, near.writable))
+        ask = Request(Api.SHARE_MEMORY, body, shared, timeout_s=_GREETING_S)
         ask.deadline_s = now_s + _GREETING_S
         if self._dealer.send(self._session.start(ask, now_s)):
             self._session.sent(ask)
 
-    def _shared(self, header: Header, body: memoryview) -> None:
-        self._session.shares_memory = True
+    def _share_again(self, now_s: float) -> None:
+        """The process has forked: what was shared is not used any more. While it forks there is nothing else."""
+        near = self._shares() if self._shares is not None else None
+        if near is not None:
+            self._share_memory(near, now_s)
 
     def _bring_near(self, request: Request) -> None:
-        """Copy a large batch that was made elsewhere to where the node reads it: that costs less than to send it."""
-        nbytes = len(request.body)
-        if not request.headroom or request.near_at >= 0 or nbytes < BATCH_BYTES_MIN or self._near is None:
+        """Give a fetch a place for its reply. Copy a large batch that was made elsewhere to where the node reads it: to
+        send it would cost more."""
+        near = self._near
+        if near is None:
             return
-        place = self._near.take()
+        if near.writable:
+            request.landing = near.take(request.landing_bytes) if request.landing_bytes else None
+            return
+        nbytes = len(request.body)
+        if not request.headroom or request.near_at >= 0 or nbytes < BATCH_BYTES_MIN:
+            return
+        place = near.take()
         if place is not None and nbytes <= len(place.memory):
             place.memory[:nbytes] = request.body
             request.body, request.near_at = place.memory[:nbytes], place.position + HEADER_BYTES

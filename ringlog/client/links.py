@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ringlog.client.cluster_view import NO_LEADER, ClusterView
 from ringlog.client.link import Link, LinkState
-from ringlog.client.near_memory import NearMemory
+from ringlog.client.near_memory import Shares
 from ringlog.errors import NodeUnavailable, NotLeader, RinglogError, StaleMetadata
 from ringlog.net.dealer import Sockets
 from ringlog.net.session import ANY_NODE, Request
@@ -37,10 +37,10 @@ class Links:
         view: ClusterView,
         now_s: float,
         on_silent: Callable[[], None],
-        near: NearMemory | None = None,
+        near: Shares | None = None,
     ) -> None:
-        """`on_silent`: a node does not answer; look who leads its partitions. `near`: what a node on this host may
-        read."""
+        """`on_silent`: a node does not answer; look who leads its partitions. `near`: what is shared with nodes
+        on this host."""
         self._near = near
         self._on_silent = on_silent
         self._patience_s = _PATIENCE_S

@@ -43,6 +43,8 @@ class Ask:
     """How long it may wait there for something to say."""
     to_leader: bool = True
     """It is for the node that leads, and worthless when another one does."""
+    landing_bytes: int = 0
+    """How large a place its reply may be put in; 0: it comes through the socket."""
 
 
 def place_of(topic: TopicMetadata, index: int) -> Place | None:

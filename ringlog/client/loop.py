@@ -17,7 +17,7 @@ import numpy as np
 from ringlog.client.cluster_view import ClusterView
 from ringlog.client.futures import call_safely
 from ringlog.client.links import Links
-from ringlog.client.near_memory import NearMemory
+from ringlog.client.near_memory import Shares
 from ringlog.errors import ClientClosed, InvariantBroken, RinglogError
 from ringlog.limits import MIB
 from ringlog.net.dealer import Sockets
@@ -34,10 +34,10 @@ class Loop:
     """One thread with all connections of a client. `start` it once; a loop that was stopped is not started again."""
 
     def __init__(
-        self, view: ClusterView, name: str, on_silent: Callable[[], None], near: NearMemory | None = None
+        self, view: ClusterView, name: str, on_silent: Callable[[], None], near: Shares | None = None
     ) -> None:
-        """`on_silent` is called on the thread when a node of a cluster does not answer. `near`: what a node on this
-        host may read."""
+        """`on_silent` is called on the thread when a node of a cluster does not answer. `near`: what nodes on
+        this host share."""
         self._view = view
         self._near = near
         self._on_silent = on_silent

@@ -75,8 +75,8 @@ class Producer:
     def _begin(self) -> None:
         """Everything that belongs to one process: a child begins with nothing on its way."""
         self._topics: dict[str, TopicQueues] = {}
-        self._near = near_memory(self._settings.batch_size + HEADROOM)
-        self._connection.share(self._near)
+        near = self._near = near_memory(self._settings.batch_size + HEADROOM)
+        self._connection.share(lambda: near)
         self._accumulator = Accumulator(self._settings, self._connection.check_may_wait)
         self._lock = self._accumulator.lock
         self._sender = Sender(self._settings, self._accumulator, lambda: random.uniform(0.8, 1.2))

@@ -87,7 +87,8 @@ class Flag(IntEnum):
     ACKS_MASK = 0b11
     """Of a produce request: an Acks."""
     NEAR = 1 << 2
-    """Of a produce request: the body says where in the client's memory the batch lies."""
+    """Of a produce request: the body says where in the client's memory the batch lies. Of a fetch: it begins with where
+    the reply may be put; of its reply: it was put there."""
     ERROR = 1 << 14
     """Of a reply: the body is an ErrorReply."""
     REPLY = 1 << 15

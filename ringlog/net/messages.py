@@ -386,12 +386,16 @@ class ShareMemoryRequest(Body, frozen=True):
 
     descriptor: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
     nbytes: Int64
+    writable: bool = False
+    """The node may write there, too: what fetches bring, where they say."""
 
 
 class ShareMemoryReply(Body, frozen=True):
     """As much of it may be named in produce requests of this connection."""
 
     nbytes: int
+    writable: bool = False
+    """And in its fetches. Nodes that know of no such thing leave it out."""
 
 
 class CreateTopicRequest(Body, frozen=True):

@@ -1,4 +1,5 @@
-"""Batches that a node takes out of the memory of a client on the same host, instead of out of its socket. Pure.
+"""Batches that a node takes out of the memory of a client on the same host, and replies to fetches that it puts there,
+instead of using the socket. Pure.
 
 A client makes its batches in memory that it shares once per connection (`client/near_memory.py`). A produce request
 with the flag NEAR then says where the batch lies, and the network process copies it from there straight into a ring:
@@ -12,21 +13,45 @@ with the flag NEAR then says where the batch lies, and the network process copie
 The memory stays the client's, which may write there at any time: by mistake, or because it has given up on a request
 that is still on its way. So nothing in it is believed. The copy is judged, not the original: its CRC field must be the
 one that the request names, which tells another batch in the same place, and the shard checks it as it does all others.
+
+A fetch with the flag NEAR names a place before its body, into which the network process may copy the body of the reply
+straight from the shard's memory. The reply then has the flag NEAR, and says in 4 bytes how much lies there:
+
+    0                   32         40      44     48            0                   32      36
+    ├───────────────────┼──────────┼───────┼──────┼───────┤     ├───────────────────┼───────┤
+    │ header, with NEAR │ u64      │ u32   │ u32  │ fetch │     │ header, with NEAR │ u32   │
+    │                   │ position │ bytes │ zero │       │     │                   │ bytes │
+    └───────────────────┴──────────┴───────┴──────┴───────┘     └───────────────────┴───────┘
+
+A place is the node's to write in until the fetch is answered, or the connection is gone and the memory with it.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from ringlog.errors import InvalidRequest
+from ringlog.errors import CorruptFrame, InvalidRequest
 from ringlog.limits import BATCH_HEADER_BYTES, FRAME_BYTES_MAX
 from ringlog.net.framing import HEADER_BYTES, Flag, Header, pack_header
 
 PLACE = struct.Struct("<QI4s")
-_NEAR = int(Flag.NEAR)
+LANDING = struct.Struct("<QI4x")
+"""Where a reply may be put: before the body of a fetch."""
+LANDED = struct.Struct("<I")
+"""How much of a reply was put there."""
+_NEAR, _FETCH_REPLY = int(Flag.NEAR), int(Flag.REPLY | Flag.NEAR)
 _CRC = slice(HEADER_BYTES + 17, HEADER_BYTES + 21)
 """Of a frame with a batch in it."""
+
+
+class Place(NamedTuple):
+    """A part of the memory that a client shares."""
+
+    memory: memoryview
+    position: int
+    """Where it begins in what is shared."""
 
 
 def place_of(frame: bytearray | memoryview, position: int) -> bytes:
@@ -71,3 +96,54 @@ def near_batch(memory: memoryview | None, header: Header, frame: memoryview) -> 
         flags=header.flags & ~_NEAR,
     )
     return NearBatch(head, memory[position : position + nbytes], crc)
+
+
+def near_fetch(memory: memoryview | None, header: Header, frame: memoryview) -> tuple[memoryview, memoryview]:
+    """A fetch with the flag NEAR as one without, and the place that it names; InvalidRequest when that is none."""
+    if memory is None or memory.readonly:
+        raise InvalidRequest("this connection has shared no memory to write in: replies come through it")
+    if header.body_bytes < LANDING.size:
+        raise InvalidRequest(f"a place for the reply is named by {LANDING.size} bytes")
+    position, nbytes = LANDING.unpack_from(frame, HEADER_BYTES)
+    if position + nbytes > len(memory):
+        raise InvalidRequest(f"{nbytes} bytes at {position} are not in the {len(memory)} that are shared")
+    head = pack_header(
+        header.api_key,
+        correlation=header.correlation,
+        body_bytes=header.body_bytes - LANDING.size,
+        partition=header.partition,
+        flags=header.flags & ~_NEAR,
+    )
+    fetch = b"".join((head, frame[HEADER_BYTES + LANDING.size :]))
+    return memoryview(fetch), memory[position : position + nbytes]
+
+
+def land(landing: memoryview, pieces: Sequence[bytes | memoryview]) -> int:
+    """Put the pieces of a reply one behind the other into a place that has room for them; how much that is."""
+    at = 0
+    for piece in pieces:
+        behind = at + len(piece)
+        landing[at:behind] = piece
+        at = behind
+    return at
+
+
+def landed_reply(api_key: int, *, correlation: int, partition: int, nbytes: int) -> bytes:
+    """The frame that is sent for a reply that lies in the client's memory."""
+    header = pack_header(
+        api_key, correlation=correlation, partition=partition, flags=_FETCH_REPLY, body_bytes=LANDED.size
+    )
+    return header + LANDED.pack(nbytes)
+
+
+def landed(landing: memoryview | None, body: memoryview) -> memoryview:
+    """The body of a reply that says that it lies in a client's memory; CorruptFrame when it cannot lie there."""
+    if len(body) != LANDED.size:
+        raise CorruptFrame(
+            "body", HEADER_BYTES, f"a reply elsewhere is named by {LANDED.size} bytes, not {len(body)}"
+        )
+    (nbytes,) = LANDED.unpack(body)
+    if landing is None or nbytes > len(landing):
+        room = 0 if landing is None else len(landing)
+        raise CorruptFrame("body", HEADER_BYTES, f"{nbytes} bytes of a reply were put where {room} have room")
+    return landing[:nbytes]

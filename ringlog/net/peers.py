@@ -27,6 +27,8 @@ class PendingRequest(NamedTuple):
     api_key: int
     nbytes: int
     came_us: int
+    landing: memoryview | None = None
+    """Of a fetch: where in the client's memory its reply may be put."""
 
 
 class HeldFetch(NamedTuple):
@@ -35,6 +37,8 @@ class HeldFetch(NamedTuple):
     frame: bytes
     due_ms: int
     """When the client gives up, as `ring.frame.due_at` says it."""
+    landing: memoryview | None
+    """Where in the client's memory its reply may be put."""
 
 
 class Peer:

@@ -127,12 +127,12 @@ class RouterSocket:
             raise
         return True
 
-    def map_near(self, routing_id: bytes, descriptor: int, nbytes: int) -> memoryview:
+    def map_near(self, routing_id: bytes, descriptor: int, nbytes: int, writable: bool) -> memoryview:
         """Memory that a client shares. Only of one whose id this socket made: an id that a client chose could be taken
         over by another connection, and with it what that client shares."""
         if routing_id[:1] != b"\0":
             raise InvalidRequest("a client that chose its routing id shares no memory")
-        return map_shared(self.connections.process(routing_id), descriptor, nbytes)
+        return map_shared(self.connections.process(routing_id), descriptor, nbytes, writable=writable)
 
     def follow_connections(self, events_max: int | None) -> list[tuple[bytes, int | None]]:
         """Read so many events of the monitor, None: all; the clients that have left, and their processes if they are on

@@ -45,7 +45,7 @@ from ringlog.net.framing import (
 )
 from ringlog.net.messages import ShareMemoryReply, ShareMemoryRequest, decode_body, encode_body
 from ringlog.net.metadata_desk import MetadataDesk, NodeFacts
-from ringlog.net.near import NearBatch, near_batch
+from ringlog.net.near import NearBatch, land, landed_reply, near_batch, near_fetch
 from ringlog.net.peers import HeldFetch, Peer, Peers, PendingRequest
 from ringlog.net.wire_errors import error_reply
 from ringlog.ring.frame import due_at
@@ -84,10 +84,10 @@ class NetService:
         shard_process: Callable[[int], int],
         send: Sender,
         intact: Callable[[int], bool],
-        map_near: Callable[[bytes, int, int], memoryview],
+        map_near: Callable[[bytes, int, int, bool], memoryview],
     ) -> None:
         """`intact`: whether the incarnation of a process that this one speaks with is still the latest. `map_near`: the
-        memory of a client behind a descriptor of its process, and how much of it."""
+        memory of a client behind a descriptor of its process, how much of it, and whether it may be written."""
         self.peers = Peers()
         self.image = MetadataImage()
         self.has_image = False
@@ -148,10 +148,8 @@ class NetService:
                 f"a control body of {header.body_bytes} bytes; at most {CONTROL_BODY_BYTES_MAX} are taken"
             )
         if api in SHARD_APIS:
-            if api == _FETCH and peer.must_hold:
-                if len(peer.held) >= HELD_FETCHES_MAX:
-                    raise Overloaded("replies to earlier fetches were not received yet")
-                peer.held.append(HeldFetch(bytes(frame), self._due_ms(header)))
+            if api == _FETCH:
+                self._take_fetch(peer, header, frame)
                 return
             is_near = api == _PRODUCE and header.flags & _NEAR
             taken = near_batch(peer.near, header, frame) if is_near else frame
@@ -165,13 +163,27 @@ class NetService:
         else:
             raise UnsupportedVersion(f"api {api} is not known to this node")
 
+    def _take_fetch(self, peer: Peer, header: Header, frame: memoryview) -> None:
+        """Forward it, or hold it back while too much that its client asked for is on its way."""
+        landing = None
+        if header.flags & _NEAR:
+            frame, landing = near_fetch(peer.near, header, frame)
+        due_ms = self._due_ms(header)
+        if not peer.must_hold:
+            self._forward(peer, header, frame, self._process_of(header.partition), due_ms, landing)
+        elif len(peer.held) < HELD_FETCHES_MAX:
+            peer.held.append(HeldFetch(bytes(frame), due_ms, landing))
+        else:
+            raise Overloaded("replies to earlier fetches were not received yet")
+
     def _take_held(self, peer: Peer) -> None:
         while peer.held and not peer.must_hold:
             held = peer.held.popleft()
             frame = memoryview(held.frame)
             header = unpack_header(frame)
             try:
-                self._forward(peer, header, frame, self._process_of(header.partition), held.due_ms)
+                process = self._process_of(header.partition)
+                self._forward(peer, header, frame, process, held.due_ms, held.landing)
             except RinglogError as error:
                 self._refuse(peer, header, error)
 
@@ -191,14 +203,20 @@ class NetService:
         return self._shard_process(shard)
 
     def _forward(
-        self, peer: Peer, header: Header, frame: memoryview | NearBatch, process: int, due_ms: int
+        self,
+        peer: Peer,
+        header: Header,
+        frame: memoryview | NearBatch,
+        process: int,
+        due_ms: int,
+        landing: memoryview | None = None,
     ) -> None:
         """Copy the frame into the ring of the process that answers it, with its client's session and deadline."""
         end = self._end_of(process)
         nbytes = frame.frame_bytes if isinstance(frame, NearBatch) else len(frame)
         answered = header.api_key != _PRODUCE or header.flags & _ACKS_MASK != 0
         if answered:
-            request = PendingRequest(process, header.api_key, nbytes, self._now_us)
+            request = PendingRequest(process, header.api_key, nbytes, self._now_us, landing)
             self.peers.admit(peer, header.correlation, request)
         try:
             self._put(end, process, frame, nbytes, _STAMP.pack(peer.session, due_ms))
@@ -233,12 +251,14 @@ class NetService:
         self._overflow.setdefault(process, deque()).append(bytes(copy))
 
     def _share_memory(self, peer: Peer, header: Header, request: ShareMemoryRequest) -> None:
-        """From now on the client may name batches in its memory instead of sending them."""
+        """From now on the client may name batches in its memory instead of sending them, and places for replies. Those
+        that fetches under way have named stay theirs."""
         self.peers.share(peer, None)
         if self.peers.near_count >= NEAR_MEMORIES_MAX:
             raise LimitExceeded(f"{NEAR_MEMORIES_MAX} clients share their memory already. Send the batches")
-        self.peers.share(peer, self._map_near(peer.routing_id, request.descriptor, request.nbytes))
-        reply = encode_body(ShareMemoryReply(request.nbytes))
+        memory = self._map_near(peer.routing_id, request.descriptor, request.nbytes, request.writable)
+        self.peers.share(peer, memory)
+        reply = encode_body(ShareMemoryReply(request.nbytes, request.writable))
         self._answer(peer, header.api_key, header.correlation, Flag.REPLY, reply)
 
     def _end_of(self, process: int) -> LinkEnd:
@@ -273,21 +293,32 @@ class NetService:
         if session == 0:
             self._metadata.created(correlation, flags, frame[HEADER_BYTES:])
             return
+        peer = self.peers.by_session.get(session)
+        near_bytes = 0
         if flags & LENT:
             lent = unpack_lent(frame[HEADER_BYTES:])
             self._releases.setdefault(process, []).append(lent.token)
+            asked = None if peer is None else peer.pending.get(correlation)
+            if asked is None:
+                return  # nobody waits for it: its client is gone
             region = self._regions[process]
             pieces: list[bytes | memoryview] = [
                 lent.head,
                 *(region[at : at + nbytes] for at, nbytes in lent.ranges),
             ]
-            message = _message(api_key, correlation, partition, flags & ~LENT, pieces)
+            landing = asked.landing
+            if landing is not None and len(lent.head) + lent.data_bytes <= len(landing):
+                near_bytes = land(landing, pieces)
+                message = landed_reply(
+                    api_key, correlation=correlation, partition=partition, nbytes=near_bytes
+                )
+            else:
+                message = _message(api_key, correlation, partition, flags & ~LENT, pieces)
             if not self._intact(process):
                 return  # its owner died, and another may have written there: the request will be refused
         else:
             # As it came, without what is only said between processes of the node.
             message = b"".join((frame[:_STAMP_AT], _NO_STAMP, frame[_STAMP_AT + _STAMP.size :]))
-        peer = self.peers.by_session.get(session)
         came_us = self.peers.settle(peer, correlation) if peer is not None else None
         if peer is None or came_us is None:
             return
@@ -298,6 +329,9 @@ class NetService:
             self._answer_error(peer, api_key, correlation, error)
             return
         self._send_to(peer, message)
+        if near_bytes:
+            self._stats.counts["bytes_out"] += near_bytes
+            self._stats.counts["near_bytes_out"] += near_bytes
         if api_key == _PRODUCE:
             self._stats.observe("produce_us", self._now_us - came_us)
         elif api_key == _FETCH:

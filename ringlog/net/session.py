@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 from ringlog import limits
 from ringlog.errors import RinglogError, check
 from ringlog.net.framing import HEADER_BYTES, Flag, Header, pack_header, unpack_header
-from ringlog.net.near import PLACE, place_of
+from ringlog.net.near import LANDING, PLACE, Place, landed, place_of
 
 DEADLINE_MS_MAX = 2**32 - 1
+_NEAR = int(Flag.NEAR)
 ANY_NODE = -1
 """In place of a node's id: any will do."""
 
@@ -51,6 +52,10 @@ class Request:
     """Set when it is handed to a connection."""
     near_at: int = -1
     """Where in the memory that a client shares its body begins, behind the headroom; -1: it lies elsewhere."""
+    landing_bytes: int = 0
+    """The reply may be put into memory that the client shares, where there is so much room; 0: it may not."""
+    landing: Place | None = None
+    """Where. Set when it is sent."""
     correlation: int = 0
     frame_bytes: int = 0
     """Set when it is sent."""
@@ -80,6 +85,9 @@ class Session:
         self._requests_max = requests_max
         self._bytes_max = bytes_max
         self._pending: dict[int, Request] = {}
+        self._landings: dict[int, memoryview] = {}
+        """Places that the node may write to, by the correlation of the fetch that named them: until that is answered,
+        also when nobody waits for the answer any more."""
         self._deadlines: list[tuple[float, int]] = []
         self._correlation = 0
         self.bytes_in_flight = 0
@@ -105,12 +113,15 @@ class Session:
         self._correlation += 1
         body_bytes = request.body_bytes()
         is_near = self.shares_memory and request.near_at >= 0
+        landing = request.landing
+        if landing is not None:
+            body_bytes += LANDING.size
         header = pack_header(
             request.api,
             correlation=self._correlation,
             body_bytes=PLACE.size if is_near else body_bytes,
             partition=request.partition,
-            flags=request.flags | Flag.NEAR if is_near else request.flags,
+            flags=request.flags | Flag.NEAR if is_near or landing is not None else request.flags,
             received=self.received,
             deadline_ms=min(DEADLINE_MS_MAX, max(1, int((request.deadline_s - now_s) * 1000))),
         )
@@ -118,6 +129,8 @@ class Session:
         request.frame_bytes = HEADER_BYTES + body_bytes
         if is_near:
             return header + place_of(request.body, request.near_at)
+        if landing is not None:
+            return header + LANDING.pack(landing.position, len(landing.memory)) + request.body
         if request.headroom:
             memoryview(request.body)[:HEADER_BYTES] = header
             return request.body
@@ -130,6 +143,9 @@ class Session:
         check(request.correlation not in self._pending, "a correlation is given once")
         self._pending[request.correlation] = request
         self.bytes_in_flight += request.frame_bytes
+        if request.landing is not None:
+            self._landings[request.correlation] = request.landing.memory
+            request.landing = None
         heapq.heappush(self._deadlines, (request.deadline_s, request.correlation))
 
     def match(self, frame: Any) -> Match | None:
@@ -137,8 +153,12 @@ class Session:
         view = memoryview(frame)
         self.received += len(view)
         header = unpack_header(view)
+        body = view[HEADER_BYTES:]
+        landing = self._landings.pop(header.correlation, None)
+        if header.flags & _NEAR:
+            body = landed(landing, body)
         request = self._take(header.correlation)
-        return None if request is None else Match(request, header, view[HEADER_BYTES:])
+        return None if request is None else Match(request, header, body)
 
     def expired(self, now_s: float) -> list[Request]:
         """Take out the requests whose deadline has passed, the oldest first."""
@@ -173,6 +193,7 @@ class Session:
         """
         gone = list(self._pending.values())
         self._pending.clear()
+        self._landings.clear()
         self._deadlines.clear()
         self.bytes_in_flight = 0
         self.received = 0

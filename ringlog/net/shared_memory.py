@@ -1,6 +1,6 @@
-"""Memory that one process of a host lets another one read: a memfd, found by its descriptor in /proc.
+"""Memory that one process of a host lets another one read, or write: a memfd, found by its descriptor in /proc.
 
-It must be sealed against a change of its size. Whoever reads a mapping beyond the end of its file is killed, and a
+It must be sealed against a change of its size. Whoever touches a mapping beyond the end of its file is killed, and a
 client that could cut its file off could kill a network process.
 """
 
@@ -29,9 +29,9 @@ def make_shared(name: str, nbytes: int) -> int:
     return descriptor
 
 
-def map_shared(process: int | None, descriptor: int, nbytes: int) -> memoryview:
-    """The memory that another process has behind a descriptor, to be read. `process`: None where it is not known. What
-    cannot be read, or must not be, is an InvalidRequest."""
+def map_shared(process: int | None, descriptor: int, nbytes: int, *, writable: bool = False) -> memoryview:
+    """The memory that another process has behind a descriptor, to be read, or written as well. `process`: None where it
+    is not known. What cannot be mapped so, or must not be, is an InvalidRequest."""
     if process is None:
         raise InvalidRequest("memory is shared by clients that came through ipc:// only")
     if nbytes <= 0:
@@ -42,11 +42,13 @@ def map_shared(process: int | None, descriptor: int, nbytes: int) -> memoryview:
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # to open another kind might have effects, or never end
             raise InvalidRequest(f"descriptor {descriptor} is no memory")
-        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        mode = os.O_RDWR if writable else os.O_RDONLY
+        opened = os.open(path, mode | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             if fcntl.fcntl(opened, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
                 raise InvalidRequest(f"descriptor {descriptor} is not sealed against a change of its size")
-            return memoryview(mmap.mmap(opened, nbytes, mmap.MAP_SHARED, mmap.PROT_READ))
+            access = mmap.PROT_READ | mmap.PROT_WRITE if writable else mmap.PROT_READ
+            return memoryview(mmap.mmap(opened, nbytes, mmap.MAP_SHARED, access))
         finally:
             os.close(opened)
     except (OSError, ValueError) as error:

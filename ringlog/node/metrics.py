@@ -40,6 +40,7 @@ _HELP = {
     "bytes_in": "Bytes taken from clients",
     "near_bytes_in": "Of these, bytes that were read out of clients' memory instead of a socket",
     "bytes_out": "Bytes given to clients",
+    "near_bytes_out": "Of these, bytes that were put into clients' memory instead of a socket",
     "records_in": "Records appended",
     "batches_in": "Batches appended",
     "fetches": "Fetches answered",

@@ -23,6 +23,7 @@ COUNTERS = (
     "bytes_in",
     "near_bytes_in",
     "bytes_out",
+    "near_bytes_out",
     "records_in",
     "batches_in",
     "fetches",

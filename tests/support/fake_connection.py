@@ -32,6 +32,9 @@ class FakeConnection:
     def on_fork(self, handler) -> None:
         """Nobody forks."""
 
+    def share(self, near) -> None:
+        """Replies are handed over as they are."""
+
     def check_runs(self) -> None:
         """It always does."""
 

@@ -75,8 +75,9 @@ class NetWorld:
         self.sent.append(Sent(routing_id, unpack_header(message), bytes(message[HEADER_BYTES:])))
         return True
 
-    def _map_near(self, routing_id: bytes, descriptor: int, nbytes: int) -> memoryview:
-        return memoryview(self.near[descriptor])[:nbytes].toreadonly()
+    def _map_near(self, routing_id: bytes, descriptor: int, nbytes: int, writable: bool) -> memoryview:
+        shared = memoryview(self.near[descriptor])[:nbytes]
+        return shared if writable else shared.toreadonly()
 
     def connect(self, process: int) -> None:
         """A process begins, or begins anew."""

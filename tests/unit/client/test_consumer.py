@@ -13,6 +13,7 @@ import weakref
 import pytest
 
 from ringlog.client import consumer as module
+from ringlog.client import fetch_driver
 from ringlog.client.commits import check_offsets
 from ringlog.client.consumer import Consumer
 from ringlog.client.consumer_settings import ConsumerSettings
@@ -196,6 +197,42 @@ def test_a_paused_partition_gives_nothing_until_it_is_resumed(broker):
     assert {record.partition for record in consumer.poll(0)} == {1}
     consumer.resume(TP)
     assert {record.partition for record in consumer.poll(0)} == {0}
+
+
+def test_a_partition_is_read_on_though_paused_ones_fill_the_buffers(broker, monkeypatch):
+    monkeypatch.setattr(fetch_driver, "_TELL_ROOM_S", 1e9)
+    for _ in range(8):
+        broker.append(0, 10)
+        broker.append(1, 10)
+    size = len(broker.batches[0][0][2])
+    consumer = reading(("t", 0), ("t", 1), fetch_max_bytes=2 * size, max_partition_fetch_bytes=size)
+    consumer.pause(TP)
+    found = []
+    for _ in range(16):
+        found += [record.value for record in consumer.poll(20, 10)]
+    assert found == [value_of(1, i) for i in range(80)]
+
+
+def test_while_there_is_plenty_room_is_told_of_from_time_to_time_and_at_once_when_there_is_not(
+    broker, monkeypatch
+):
+    monkeypatch.setattr(fetch_driver, "_TELL_ROOM_S", 1e9)
+    for partition in (0, 1, 2):
+        for _ in range(8):
+            broker.append(partition, 10)
+    size = len(broker.batches[0][0][2])
+    consumer = reading(*[("t", i) for i in range(3)], max_partition_fetch_bytes=size)
+    consumer.poll(0, 10)
+    told = []
+    wake = FakeConnection.wake
+    monkeypatch.setattr(FakeConnection, "wake", lambda self: (told.append(buffered()), wake(self)))
+
+    def buffered() -> int:
+        return consumer._driver.look(lambda fetcher: fetcher.buffered_bytes)
+
+    while not told:
+        assert consumer.poll(0, 10)
+    assert told == [3 * size], "half of two replies for each of three partitions"
 
 
 def test_a_loop_that_is_left_loses_nothing(broker):

@@ -1,20 +1,31 @@
-"""The memory that a producer makes its batches in: each place has one user at a time."""
+"""The memory that a client shares: each place has one user at a time."""
 
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ringlog import limits
-from ringlog.client.near_memory import BATCH_BYTES_MIN, MEMORY_BYTES, NearMemory, near_memory
+from ringlog.client.near_memory import (
+    BATCH_BYTES_MIN,
+    MEMORY_BYTES,
+    NearMemory,
+    _forks,
+    landing_memory,
+    near_memory,
+)
 from ringlog.model import Codec
 from ringlog.net.shared_memory import map_shared
 from ringlog.records.builder import HEADROOM, cut_columns, seal_for
 from ringlog.records.columns import Column
 
 BATCH = 768 * limits.KIB
+UNIT = 4 * limits.KIB
 
 
 def test_what_is_made_in_a_place_is_read_at_its_position():
@@ -100,3 +111,52 @@ def test_a_batch_that_does_not_fit_or_is_compressed_is_made_elsewhere():
     assert isinstance(large.data, bytearray) and bytes(large.data) == bytes(cut(None, value_bytes=2000).data)
     assert isinstance(cut(room, codec=Codec.GZIP).data, bytearray)
     assert bytes(room) == bytes(len(room))
+
+
+@given(st.lists(st.tuples(st.integers(1, 5 * UNIT), st.integers(0, 9)), max_size=60))
+def test_places_of_any_size_never_overlap_and_all_memory_is_free_in_the_end(wishes):
+    near = NearMemory(UNIT, 16 * UNIT)
+    held = []
+    for nbytes, keep in wishes:
+        place = near.take(nbytes)
+        if place is None:
+            assert held, "there was plenty"
+        else:
+            assert nbytes <= len(place.memory) < nbytes + UNIT and place.position % UNIT == 0
+            held.append(place)
+        del place
+        while len(held) > keep:
+            held.pop(0)
+        spans = sorted((one.position, one.position + len(one.memory)) for one in held)
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans))
+    held.clear()
+    assert len(near.take(16 * UNIT).memory) == 16 * UNIT
+
+
+def test_what_is_retired_gives_no_place_any_more():
+    near = NearMemory(UNIT, 4 * UNIT)
+    place = near.take()
+    near.retire()
+    assert near.take() is None
+    place.memory[:3] = b"abc"
+    assert bytes(place.memory[:3]) == b"abc"
+
+
+def test_before_a_fork_memory_for_replies_is_retired_and_none_is_made_until_it_is_over():
+    near = landing_memory()
+    assert near.take(UNIT) is not None
+    _forks.begin()
+    try:
+        assert near.retired and near.take(UNIT) is None
+        assert landing_memory() is None
+    finally:
+        _forks.end()
+    assert landing_memory().take(UNIT) is not None
+
+
+def test_a_system_that_gives_no_such_memory_does_not_stop_a_consumer(monkeypatch):
+    def forbidden(*args):
+        raise PermissionError(1, "memfd_create")
+
+    monkeypatch.setattr(os, "memfd_create", forbidden)
+    assert landing_memory() is None

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringlog.errors import CorruptFrame
-from ringlog.net.framing import HEADER_BYTES, Api, pack_header, unpack_header
+from ringlog.net.framing import HEADER_BYTES, Api, Flag, pack_header, unpack_header
+from ringlog.net.near import LANDED, LANDING, Place
 from ringlog.net.session import Request, Session
 
 
@@ -132,3 +133,85 @@ def test_each_request_leaves_the_session_exactly_once(steps, chance):
     left += session.lost()
     assert sorted(map(id, left)) == sorted(map(id, sent))
     assert session.bytes_in_flight == 0
+
+
+# -- places for replies --------------------------------------------------------------------------------------
+
+
+class Room(bytearray):
+    """A place that can be asked whether somebody has it."""
+
+    def is_free(self) -> bool:
+        try:
+            self.append(0)
+        except BufferError:
+            return False
+        self.pop()
+        return True
+
+
+def landing_request(room: Room, **kwargs):
+    made = request(body=b"fetch", **kwargs)
+    made.landing = Place(memoryview(room), 4096)
+    return made
+
+
+def near_reply(header, nbytes):
+    body = LANDED.pack(nbytes)
+    flags = Flag.REPLY | Flag.NEAR
+    return (
+        pack_header(header.api_key, correlation=header.correlation, body_bytes=len(body), flags=flags) + body
+    )
+
+
+def test_a_request_names_its_place_and_the_reply_is_read_there():
+    session, room = Session(), Room(100)
+    one = landing_request(room)
+    frame = session.start(one, 0.0)
+    session.sent(one)
+    header = unpack_header(frame)
+    assert header.flags == Flag.NEAR
+    assert frame[HEADER_BYTES:] == LANDING.pack(4096, 100) + b"fetch"
+    room[:5] = b"reply"
+    match = session.match(near_reply(header, 5))
+    assert (match.request, bytes(match.body)) == (one, b"reply")
+    assert session.received == HEADER_BYTES + LANDED.size
+
+
+def test_a_place_is_free_when_its_reply_has_come_and_nobody_reads_it_any_more():
+    session, room = Session(), Room(100)
+    header = send(session, landing_request(room))
+    assert not room.is_free()
+    match = session.match(near_reply(header, 5))
+    assert not room.is_free()
+    del match
+    assert room.is_free()
+
+
+def test_a_place_stays_taken_while_the_node_may_write_there_though_nobody_waits_any_more():
+    session, rooms = Session(), [Room(100), Room(100)]
+    headers = [send(session, landing_request(room, timeout_s=1.0)) for room in rooms]
+    session.recall(lambda one: one.correlation == headers[0].correlation)
+    session.expired(2.0)
+    assert len(session) == 0 and not any(room.is_free() for room in rooms)
+    assert session.match(near_reply(headers[0], 5)) is None
+    assert session.match(reply_to(headers[1])) is None
+    assert all(room.is_free() for room in rooms)
+
+
+def test_places_are_let_go_of_with_the_connection():
+    session, room = Session(), Room(100)
+    send(session, landing_request(room))
+    session.lost()
+    assert room.is_free()
+
+
+def test_a_reply_that_cannot_lie_where_it_says_is_corrupt():
+    session = Session()
+    with pytest.raises(CorruptFrame):
+        session.match(near_reply(send(session, request()), 5))
+    with pytest.raises(CorruptFrame):
+        session.match(near_reply(send(session, landing_request(Room(4))), 5))
+    wrong = near_reply(send(session, landing_request(Room(4))), 4)
+    with pytest.raises(CorruptFrame):
+        session.match(wrong[:28] + bytes([5, 0, 0, 0]) + wrong[32:] + b"x")

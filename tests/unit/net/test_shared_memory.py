@@ -87,3 +87,20 @@ def test_what_is_not_there_is_refused(descriptor):
             map_shared(process, number, nbytes)
     with pytest.raises(LimitExceeded):
         map_shared(ME, descriptor, NEAR_MEMORY_BYTES_MAX + 1)
+
+
+def test_memory_that_may_be_written_is_the_same_on_both_sides(descriptor):
+    mine = mmap.mmap(descriptor, NBYTES)
+    map_shared(ME, descriptor, NBYTES, writable=True)[4096:4099] = b"abc"
+    assert mine[4096:4099] == b"abc"
+
+
+def test_memory_that_is_sealed_against_writing_is_not_mapped_to_be_written():
+    made = os.memfd_create("test", os.MFD_ALLOW_SEALING)
+    os.ftruncate(made, NBYTES)
+    seals = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+    fcntl.fcntl(made, fcntl.F_ADD_SEALS, seals)
+    assert map_shared(ME, made, NBYTES).readonly
+    with pytest.raises(InvalidRequest):
+        map_shared(ME, made, NBYTES, writable=True)
+    os.close(made)
