@@ -9,6 +9,7 @@ import pytest
 
 import spark_bridge
 from spark_bridge.options import source_options
+from tests.support.spark_home import FEW_THREADS, spark_home
 from tests.support.stream_calls import SCHEMA
 
 
@@ -17,10 +18,12 @@ def spark(tmp_path_factory):
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_HOME"] = spark_home(tmp_path_factory.mktemp("spark-home"))
     session = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.extraJavaOptions", FEW_THREADS)
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
