@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from perf.micro.result import Goal, Result, result_of
-from perf.micro.rounds import alternate, seconds
+from perf.micro.rounds import alternate
 from perf.node.setting import chunk_of, send_all
-from perf.spark.cost import Cost, cost_of
+from perf.spark.cost import Cost, core_s_per_million, cost_of
 from perf.spark.ready_made import dropping, ready_made
 from perf.spark.setting import CORES, PARTITIONS, SparkBench, topic_frame
 from perf.stats import median
@@ -22,9 +22,12 @@ def source(bench: SparkBench) -> Result:
     template, batches = _template(bench, topic)
     bench.spark.dataSource.register(ready_made(template, frame.schema, batches, PARTITIONS))
     ready = bench.spark.read.format("ready-made").load()
+    of_ready = template.num_rows * batches * PARTITIONS
+    read: list[Cost] = []
+    yielded: list[Cost] = []
     samples, limits = alternate(
-        lambda: bench.read_all(frame),
-        lambda: bench.read_all(ready) * (template.num_rows * batches * PARTITIONS / bench.scale.records),
+        lambda: bench.read_all(frame, read),
+        lambda: bench.read_all(ready, yielded) * (of_ready / bench.scale.records),
         bench.scale.rounds,
     )
     bench.node.drop(topic)
@@ -36,6 +39,10 @@ def source(bench: SparkBench) -> Result:
         "a data source that yields ready-made Arrow batches of the same shape",
         limits,
         Goal.share_of_limit(0.6),
+        {
+            "core s for a million rows, all processes": core_s_per_million(read, bench.scale.records),
+            "core s for a million of the limit's": core_s_per_million(yielded, of_ready),
+        },
     )
 
 
@@ -77,6 +84,7 @@ def _sink_row(bench: SparkBench, name: str, what: str, frame: Any, times: int) -
     topic, chunk, records = bench.node.topic(PARTITIONS), chunk_of(100), times * bench.scale.records
     bench.spark.dataSource.register(dropping())
     dropped: list[Cost] = []
+    wrote: list[Cost] = []
     produced: list[Cost] = []
 
     def written(sink: str) -> None:
@@ -85,7 +93,8 @@ def _sink_row(bench: SparkBench, name: str, what: str, frame: Any, times: int) -
 
     def ours() -> float:
         dropped.append(cost_of(lambda: written("dropping")))
-        return records / seconds(lambda: written("ringlog")) / 1e6
+        wrote.append(cost_of(lambda: written("ringlog")))
+        return records / wrote[-1].wall_s / 1e6
 
     def limit() -> float:
         produced.append(cost_of(lambda: send_all(producer, topic, chunk, records)))
@@ -97,7 +106,7 @@ def _sink_row(bench: SparkBench, name: str, what: str, frame: Any, times: int) -
     with Producer(bench.bootstrap) as producer:
         samples, limits = alternate(ours, limit, bench.scale.rounds)
     bench.node.drop(topic)
-    spark_s, produce_s = (median([cost.cpu_s for cost in costs[1:]]) for costs in (dropped, produced))
+    spark_s, produce_s, write_s = (core_s_per_million(costs, records) for costs in (dropped, produced, wrote))
     return result_of(
         name,
         f"{what}, local[{CORES}], flushed, Java warm",
@@ -111,8 +120,11 @@ def _sink_row(bench: SparkBench, name: str, what: str, frame: Any, times: int) -
             / median([one.wall_s for one in dropped[1:]])
             / 1e6,
             f"M rows/s if {CORES} cores did Spark's part and produce_many's without a pause": (
-                CORES * records / (spark_s + produce_s) / 1e6
+                CORES / (spark_s + produce_s)
             ),
+            "core s for a million rows, all processes": write_s,
+            "core s for a million rows to a sink that drops them": spark_s,
+            "core s for a million by produce_many": produce_s,
         },
     )
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 import psutil
+
+from perf.stats import median
 
 
 class Cost(NamedTuple):
@@ -15,6 +17,16 @@ class Cost(NamedTuple):
 
     wall_s: float
     cpu_s: float
+
+
+def core_s_per_million(costs: Sequence[Cost], rows: int) -> float:
+    """What a million rows cost, whoever else wanted the cores meanwhile; the first work of a kind, which warms up, is
+    left out where there is another.
+
+    >>> core_s_per_million([Cost(9, 9), Cost(1, 2), Cost(1, 3), Cost(1, 4)], 1_500_000)
+    2.0
+    """
+    return median([cost.cpu_s for cost in costs[1:] or costs]) / rows * 1e6
 
 
 def cost_of(work: Callable[[], object]) -> Cost:

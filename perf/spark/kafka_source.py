@@ -13,6 +13,7 @@ from perf.micro.rounds import alternate
 from perf.peers.fetch import PeerUnavailable, fetch_with_maven
 from perf.peers.kafka import KafkaBroker, kafka
 from perf.peers.settings import KAFKA_SCALA
+from perf.spark.cost import Cost, core_s_per_million
 from perf.spark.setting import CORES, PARTITIONS, SparkBench, topic_frame
 
 _TOPICS = "org.apache.kafka.tools.TopicCommand"
@@ -63,8 +64,10 @@ def beside_kafka(bench: SparkBench, beside: KafkaBroker) -> Result:
     _kafka(ours.select("key", "value", "partition").write, beside).option("topic", topic).save()
     reader = _kafka(bench.spark.read, beside).option("subscribe", topic)
     theirs = reader.option("startingOffsets", "earliest").load()
+    read: list[Cost] = []
+    by_kafka: list[Cost] = []
     samples, limits = alternate(
-        lambda: bench.read_all(ours), lambda: bench.read_all(theirs), bench.scale.rounds
+        lambda: bench.read_all(ours, read), lambda: bench.read_all(theirs, by_kafka), bench.scale.rounds
     )
     bench.node.drop(topic)
     return result_of(
@@ -75,6 +78,10 @@ def beside_kafka(bench: SparkBench, beside: KafkaBroker) -> Result:
         "Spark's own Kafka source with the same records on a Kafka broker",
         limits,
         Goal.share_of_limit(2.0),
+        {
+            "core s for a million rows, all processes": core_s_per_million(read, bench.scale.records),
+            "core s for a million by Kafka's": core_s_per_million(by_kafka, bench.scale.records),
+        },
     )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from typing import Any, NamedTuple
 
 from perf.node.scale import QUICK
 from perf.node.setting import NodeBench, chunk_of, send_all
+from perf.spark.cost import Cost, cost_of
 from perf.spark.scale import SparkScale
 from ringlog.client.producer import Producer
 from ringlog.node.embedded import EmbeddedNode
@@ -39,11 +39,10 @@ class SparkBench(NamedTuple):
             send_all(producer, topic, chunk_of(100), self.scale.records)
         return topic
 
-    def read_all(self, frame: Any) -> float:
+    def read_all(self, frame: Any, costs: list[Cost]) -> float:
         """Millions of rows a second from the first task to the last row, thrown away by Spark itself."""
-        began = time.perf_counter()
-        frame.write.format("noop").mode("overwrite").save()
-        return self.scale.records / (time.perf_counter() - began) / 1e6
+        costs.append(cost_of(lambda: frame.write.format("noop").mode("overwrite").save()))
+        return self.scale.records / costs[-1].wall_s / 1e6
 
 
 def topic_frame(bench: SparkBench, topic: str) -> Any:
