@@ -88,9 +88,9 @@ class Queries:
         self._to_files("stopped", 2, availableNow=True).awaitTermination()
 
     def stream_to_topic(self) -> None:
-        """An executor is killed under micro-batch 1, while its rows are written. Then the query is started again,
-        and has nothing to do."""
-        with self._killing("executor", "topic"):
+        """The workers of source and sink are killed under micro-batch 1, while its rows are written. Then the query is
+        started again, and has nothing to do."""
+        with self._killing("worker", "topic"):
             self._to_topic().awaitTermination()
         self._to_topic().awaitTermination()
 
@@ -152,7 +152,7 @@ def victims(kind: str, worker: Any) -> list[Any]:
     if kind == "executor":
         return [executor]
     workers = [one for daemon in executor.children() for one in daemon.children()]
-    return [one for one in workers if one != worker]  # the source's own
+    return [one for one in workers if one != worker]  # the source's own, and a sink's
 
 
 def held_up(mark: str, micro_batch: int) -> Callable[[Any], str]:
