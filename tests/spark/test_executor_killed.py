@@ -83,7 +83,7 @@ def job(tmp_path_factory):
             capture_output=True,
             text=True,
             env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": root, "SPARK_HOME": home},
-            timeout=300,
+            timeout=500,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr[-3000:]

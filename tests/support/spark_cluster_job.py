@@ -1,4 +1,4 @@
-"""A driver whose executors are processes of their own, one of which is killed in the middle of each of its queries.
+"""A driver whose executors are processes of their own. One of them, or its workers, is killed in the middle of queries.
 
 Run as a script with the node's address and a folder: `held-up` in it has a file for each task that stopped in its
 middle, `NAME.json` the rows that a batch query found, `NAME` the Parquet files of a stream. Who runs it judges them.
