@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ringlog.client.assigned import Assigned
+from ringlog.limits import FETCH_BYTES_MAX
 from ringlog.net.messages import FetchedPartition, FetchPartition, FetchRequest
 
 _UNSURE = -1
@@ -17,7 +18,7 @@ Asked = Mapping[int, tuple[Assigned, int, int]]
 class FetchSession:
     """One session, with at most one request under way."""
 
-    __slots__ = ("_known", "asked", "brief", "number")
+    __slots__ = ("_known", "asked", "brief", "brought_bytes", "number")
 
     def __init__(self) -> None:
         self.number = 0
@@ -26,6 +27,8 @@ class FetchSession:
         """The request under way. An answer to any other comes too late."""
         self.brief = False
         """The request under way waits only briefly at the node."""
+        self.brought_bytes = FETCH_BYTES_MAX
+        """By the last reply; much before the first one."""
         self._known: dict[int, int] = {}
 
     def request(
@@ -54,6 +57,7 @@ class FetchSession:
         """A reply came. Where it brought something, the shard's offset may have moved or not: it is told anew."""
         self.asked = None
         self.number = number
+        self.brought_bytes = sum([row.data.nbytes for row in rows])
         if number == 0:
             self._known = {}
         for row in rows:

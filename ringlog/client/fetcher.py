@@ -17,7 +17,7 @@ from ringlog.client.consumer_settings import ConsumerSettings
 from ringlog.client.fetch_session import Asked, FetchSession
 from ringlog.client.lookups import Ask, look_up_offsets, refresh_places
 from ringlog.errors import CorruptFrame, FetchSessionLost, RinglogError
-from ringlog.limits import FETCH_PARTITIONS_MAX, LANDING_SPARE_BYTES
+from ringlog.limits import FETCH_PARTITIONS_MAX, KIB, LANDING_SPARE_BYTES
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
 from ringlog.net.messages import FetchedPartition, encode_body, unpack_fetch_reply
@@ -26,6 +26,8 @@ from ringlog.net.wire_errors import error_by_number
 _SESSIONS_PER_LANE = 3
 """Fetches of one lane under way at once, of different partitions: one that waits at the end of quiet partitions
 must hold up neither one whose buffer was just emptied nor one that was just moved by a seek."""
+_LITTLE_BYTES = 16 * KIB
+"""Replies below it come through the socket in any case."""
 _FAR_S = 10.0
 """How long the leader is read from after a follower could not help."""
 _BRIEF_WAIT_MS = 10
@@ -151,7 +153,7 @@ class Fetcher(Assignment):
             node=self._near_lanes[lane] if lane < 0 else some[0].place.node,
             to_leader=lane >= 0,
             waits_s=request.wait_ms / 1000,
-            landing_bytes=request.bytes_max + LANDING_SPARE_BYTES,
+            landing_bytes=0 if _brings_little(session, some) else request.bytes_max + LANDING_SPARE_BYTES,
         )
 
     def _fetched(
@@ -219,6 +221,11 @@ class Fetcher(Assignment):
                     assigned.far_until_s = now_s + _FAR_S
                 elif not only_session:
                     self.went_wrong(assigned, error, now_s)
+
+
+def _brings_little(session: FetchSession, some: list[Assigned]) -> bool:
+    """At the end of logs that grow slowly a place for the reply costs more than it saves."""
+    return session.brought_bytes < _LITTLE_BYTES and all(a.fetch_offset >= a.readable_offset for a in some)
 
 
 def _sentence(row: FetchedPartition, at: str) -> str:

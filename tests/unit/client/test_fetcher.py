@@ -261,3 +261,21 @@ def test_nothing_is_skipped_doubled_or_reordered_whatever_becomes_of_requests(se
         poll()
         rig.time_is_over()
     assert expected == [broker.end(i) for i in range(partitions)], "everything came in the end"
+
+
+def test_a_place_for_the_reply_is_named_unless_little_is_expected():
+    broker = ModelBroker()
+    broker.append(0, 3)
+    rig = Rig(broker)
+    rig.assign(0, at=0)
+    (first,) = rig.due()
+    rig.deliver(first)
+    (at_the_end,) = rig.due()
+    assert first.landing_bytes > rig.fetcher.settings.max_partition_fetch_bytes
+    assert at_the_end.landing_bytes == 0
+    rig.fetcher[tp()].readable_offset += 1
+    broker.append(0, 3)
+    rig.deliver(at_the_end)
+    rig.fetcher[tp()].readable_offset += 1
+    (behind,) = rig.due()
+    assert behind.landing_bytes == first.landing_bytes
