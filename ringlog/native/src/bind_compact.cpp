@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <vector>
 
 #include "batch_compact.hpp"
@@ -32,7 +33,9 @@ public:
     int64_t get(nb::handle key) const { return map_.get(PyBuffer(key).bytes()); }
 
     bool put(nb::handle key, int64_t offset) {
-        if (offset < 0) throw nb::value_error("an offset is not negative");
+        if (offset < 0 || offset == std::numeric_limits<int64_t>::max()) {
+            throw nb::value_error("an offset is not negative, and has another one behind it");
+        }
         return map_.put(PyBuffer(key).bytes(), offset);
     }
 

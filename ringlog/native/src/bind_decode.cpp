@@ -277,7 +277,7 @@ nb::tuple bytes_needed(nb::handle prefix, nb::handle row) {
     const PyBuffer row_view(row);
     if (row_view.size() != sizeof(BatchRow)) throw nb::value_error("row must be one BATCH_TABLE row");
     const Section section{read_row(row_view.data()), view.bytes(), true};
-    if (section.row.record_count < 0 || section.row.record_count > kRecordsPerBatchMax ||
+    if (!is_plausible(section.row) || section.row.record_count > kRecordsPerBatchMax ||
         view.size() > static_cast<size_t>(kUnfoldedBytesMax)) {
         throw nb::value_error("row and prefix must be within the bounds of a batch");
     }

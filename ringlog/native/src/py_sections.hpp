@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <vector>
 
 #include "py_buffer.hpp"
@@ -16,6 +17,14 @@ inline BatchRow read_row(const uint8_t* from) noexcept {
     BatchRow row;
     std::memcpy(&row, from, sizeof row);
     return row;
+}
+
+// What scan() has seen to, asked again of rows that Python hands in: sums and differences of them do not overflow.
+inline bool is_plausible(const BatchRow& row) noexcept {
+    constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+    return row.position >= 0 && row.position < kMax - kBatchBytesMax && row.record_count >= 0 && row.base_offset >= 0 &&
+           row.last_offset >= row.base_offset && row.last_offset < kMax &&
+           row.last_offset - row.base_offset <= std::numeric_limits<int32_t>::max();
 }
 
 [[noreturn]] inline void raise(const Section& section, Fault fault) {
@@ -47,8 +56,8 @@ public:
 private:
     void add(const PyBuffer& batches, const BatchRow& row, nanobind::handle payloads) {
         const auto size = static_cast<int64_t>(batches.size());
-        if (row.position < 0 || row.position > size || row.length < static_cast<int32_t>(at::kRecords) ||
-            row.length > size - row.position || row.record_count < 0 || row.last_offset < row.base_offset) {
+        if (!is_plausible(row) || row.position > size || row.length < static_cast<int32_t>(at::kRecords) ||
+            row.length > size - row.position) {
             throw nanobind::value_error("rows must describe batches of the buffer");
         }
         Section section{row, {}, false};

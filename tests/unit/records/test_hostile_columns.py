@@ -7,11 +7,13 @@ import pyarrow as pa
 import pytest
 
 from ringlog.errors import InvalidRequest
+from ringlog.native import _kernel
 from ringlog.records.builder import BatchBuilder
 from ringlog.records.columns import Column
 from ringlog.records.decode import decode
 from ringlog.records.encode import encode, encode_columns
 from ringlog.records.partitioner import key_partitions
+from ringlog.records.scan import check
 
 
 class MeddlingNumber:
@@ -121,3 +123,38 @@ def test_headers_that_can_be_read_once_only_are_refused():
     for again in (pairs, tuple(pairs), dict(pairs), dict(pairs).items()):
         assert builder.append(b"x", None, 17, again) is not None
     assert builder.count == 4
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        ("base_offset", -(2**63)),
+        ("base_offset", -1),
+        ("last_offset", 2**63 - 1),
+        ("last_offset", 2**31),
+        ("position", 2**63 - 1),
+        ("record_count", -1),
+    ],
+)
+def test_rows_that_no_scan_makes_are_refused(field, wrong):
+    batch = encode([b"one", b"two"], keys=[b"a", b"b"], timestamps=17)
+    rows = check(batch).copy()
+    rows[field] = wrong
+    readers = [
+        lambda: _kernel.decode_columns(batch, rows.tobytes(), None, True, True, True, True, True),
+        lambda: _kernel.RecordIndex(batch, rows.tobytes(), None, tuple),
+        lambda: _kernel.OffsetMap(1000, bytes(16)).note(batch, rows.tobytes(), None, 0),
+        lambda: _kernel.records_bytes_needed(batch[61:65], rows.tobytes()),
+    ]
+    for read in readers:
+        with pytest.raises(ValueError, match="batch"):
+            read()
+
+
+def test_a_map_of_keys_takes_offsets_that_a_log_can_have():
+    keys = _kernel.OffsetMap(1000, bytes(16))
+    assert keys.put(b"key", 2**63 - 2)
+    assert keys.get(b"key") == 2**63 - 2
+    for wrong in (2**63 - 1, -1):
+        with pytest.raises(ValueError, match="offset"):
+            keys.put(b"key", wrong)
