@@ -173,6 +173,10 @@ class Admin:
         """Delete the records of partitions below an offset; -1: all that can be read. Returns where each log begins
         now. `admin.delete_records("readings", {0: 1_000, 1: -1})`"""
         timeout_s = self._connection.settings.request_timeout_ms / 1000 if timeout is None else timeout
+        if not isinstance(offsets, Mapping) or not all(type(partition) is int for partition in offsets):
+            raise InvalidRequest(
+                f"offsets must be a dict of partitions' numbers and offsets, such as {{0: 1_000}}, not {offsets!r}"
+            )
         starts = {
             TopicPartition(topic, partition): offset if offset == -1 else checked_offset(offset)
             for partition, offset in offsets.items()

@@ -16,7 +16,7 @@ from ringlog.client.fetch_driver import FetchDriver
 from ringlog.client.fetcher import Fetcher
 from ringlog.client.group_reader import GroupReader, Listener
 from ringlog.client.near_memory import landing_memory
-from ringlog.client.offsets import OffsetAndTimestamp, checked_offset
+from ringlog.client.offsets import OffsetAndTimestamp, checked_most, checked_offset
 from ringlog.client.one_thread import OneThread, alone
 from ringlog.client.polling import FetchedBatches, Poller
 from ringlog.client.records import ConsumerRecord
@@ -66,7 +66,7 @@ class Consumer:
     def __init__(self, bootstrap: str | None = None, group_id: str | None = None, **settings: Any) -> None:
         if bootstrap is not None:
             settings["bootstrap"] = bootstrap
-        self._settings = settings_of(ConsumerSettings, settings)
+        self._settings = settings_of(ConsumerSettings, settings, "group_id")
         self._connection = Connection(self._settings)
         self._connection.share(landing_memory)
         self._free_in_child()
@@ -193,6 +193,8 @@ class Consumer:
         callback: CommitCallback | None = None,
     ) -> None:
         """As `commit`, without waiting. `callback(offsets, error)` is called on the client's thread: do not block."""
+        if callback is not None and not callable(callback):
+            raise InvalidRequest(f"a callback is a function that takes offsets and an error, not {callback!r}")
         self._require_group().commit_async(_offsets(offsets), callback)
 
     def committed(self, partition: Partition) -> OffsetAndMetadata | None:
@@ -214,9 +216,7 @@ class Consumer:
         do not unfold), and is fetched again; `seek(error.partition, error.next_offset)` goes on behind it.
         """
         timeout_s = checked_ms(timeout_ms)
-        most = self._settings.max_poll_records if max_records is ... else max_records or None
-        if most is not None and most < 0:
-            raise InvalidRequest(f"max_records must not be negative, but is {most}")
+        most = self._settings.max_poll_records if max_records is ... else checked_most(max_records)
         self._group_turn()
         if self._unread:
             # A loop over this consumer was left in the middle.
@@ -234,10 +234,9 @@ class Consumer:
         per record. All that was fetched in one go, at most `max_records`. Raises as `poll` does.
         """
         timeout_s = checked_ms(timeout_ms)
-        if max_records is not None and max_records < 0:
-            raise InvalidRequest(f"max_records must not be negative, but is {max_records}")
+        most = checked_most(max_records)
         self._put_back()
-        return self._polled(timeout_s, lambda left_s: self._poller.arrow(left_s, max_records or None))
+        return self._polled(timeout_s, lambda left_s: self._poller.arrow(left_s, most))
 
     @alone
     def poll_batches(self, timeout_ms: float = 1000) -> FetchedBatches | None:
@@ -305,10 +304,7 @@ class Consumer:
         self, timestamps: Mapping[Partition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """For each partition the first record at or after a time in milliseconds; None when none is that young."""
-        queries = {
-            _partition(partition): offsets.checked_time_ms(time_ms)
-            for partition, time_ms in timestamps.items()
-        }
+        queries = {tp: offsets.checked_time_ms(at) for tp, at in _by_partition(timestamps, "time_ms").items()}
         return offsets.list_offsets(self._connection, queries, self._api_timeout_s())
 
     def lag(self, partition: Partition) -> int:
@@ -481,4 +477,10 @@ def _partition(given: Any) -> TopicPartition:
 def _offsets(
     given: Mapping[Partition, int | OffsetAndMetadata] | None,
 ) -> dict[TopicPartition, OffsetAndMetadata] | None:
-    return None if given is None else check_offsets({_partition(tp): at for tp, at in given.items()})
+    return None if given is None else check_offsets(_by_partition(given, "offset"))
+
+
+def _by_partition(given: Any, value: str) -> dict[TopicPartition, Any]:
+    if not isinstance(given, Mapping):
+        raise InvalidRequest(f'give a dict such as {{("topic", 0): {value}}}, and not {given!r}')
+    return {_partition(tp): at for tp, at in given.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from ringlog.client.connection import Connection
@@ -33,6 +34,22 @@ def checked_time_ms(given: Any) -> int:
     if not _is_number(given):
         raise InvalidRequest(f"a time is milliseconds since 1970, of 63 bits, and not {given!r}")
     return int(given)
+
+
+def checked_most(given: Any) -> int | None:
+    """How many records a user wants at most; None for 0 and None, which stand for all that is there.
+
+    >>> checked_most(500), checked_most(0)
+    (500, None)
+    >>> checked_most("500")
+    Traceback (most recent call last):
+    ringlog.errors.InvalidRequest: max_records must be a whole number from 0 on, or None, and not '500'
+    """
+    if given is None:
+        return None
+    if not isinstance(given, Integral) or given < 0:
+        raise InvalidRequest(f"max_records must be a whole number from 0 on, or None, and not {given!r}")
+    return int(given) or None
 
 
 def _is_number(given: Any) -> bool:

@@ -110,6 +110,8 @@ class Producer:
         records without a key are spread batch by batch. `on_delivery(future)` is called on the I/O thread. Blocks
         while the buffer is full, at most max_block_ms.
         """
+        if on_delivery is not None and not callable(on_delivery):
+            raise TypeError(f"on_delivery must be a function of the future, not {type(on_delivery).__name__}")
         queues = self._topics.get(topic)
         if queues is None:
             queues = self._open(topic)
@@ -355,7 +357,10 @@ class Producer:
         """Flush, then end the connection. What is not acknowledged within `timeout` seconds fails. Twice is fine."""
         if self._connection.closed:
             return
-        self._connection.check_may_wait()  # before anything ends: who may not wait must not lose records either
+        # Before anything ends: neither who may not wait, nor a timeout that is none, shall cost records.
+        self._connection.check_may_wait()
+        if timeout is not None:
+            checked_s(timeout)
         try:
             self.flush(timeout)
         except ClientClosed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -156,8 +156,9 @@ def acks_of(acks: str | int) -> Acks:
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-def settings_of(kind: type[S], given: Mapping[str, Any]) -> S:
-    """Checked settings; InvalidRequest names what is wrong, and for an unknown name the nearest known one.
+def settings_of(kind: type[S], given: Mapping[str, Any], *arguments: str) -> S:
+    """Checked settings; InvalidRequest names what is wrong, and for an unknown name the nearest known one, or all there
+    are. `arguments` are names that the client takes besides.
 
     >>> settings_of(ProducerSettings, {"linger_ms": 5}).linger_ms
     5
@@ -168,10 +169,21 @@ def settings_of(kind: type[S], given: Mapping[str, Any]) -> S:
     known = kind.__struct_fields__
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-            raise InvalidRequest(f"there is no setting '{name}'; did you mean '{near[0]}'?")
+            near = _nearest(name, all_names := [*arguments, *known])
+            hint = f"; did you mean '{near}'?" if near else f". There are: {', '.join(all_names)}"
+            raise InvalidRequest(f"there is no setting '{name}'{hint}")
     check_types(kind, given)
     return kind(**given)
+
+
+def _nearest(name: str, known: Sequence[str]) -> str | None:
+    """The setting that was meant: the shortest one that goes on where the name ends, else one that looks like it.
+
+    >>> _nearest("group", ["group_assignor", "group_id"]), _nearest("serializer", ["group_id"])
+    ('group_id', None)
+    """
+    longer = sorted((one for one in known if one.startswith(f"{name}_")), key=len)
+    return next(iter(longer or difflib.get_close_matches(name, known, n=1)), None)
 
 
 def check_types(kind: type[msgspec.Struct], given: Mapping[str, Any]) -> None:
@@ -220,6 +232,8 @@ def check_text(**values: str) -> None:
     >>> check_text(client_id="caf\\u00e9")
     """
     for name, value in values.items():
+        if not isinstance(value, str):
+            raise InvalidRequest(f"{name} must be a str, not {value!r}")
         try:
             value.encode()
         except UnicodeEncodeError:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
+import shutil
 import sys
 
 from ringlog.config import load_config
@@ -29,16 +31,24 @@ def main() -> int:
     parser.add_argument("--rack")
     parser.add_argument("--advertise")
     parser.add_argument("--die-with", type=int, help="pid of the process to die with")
+    parser.add_argument(
+        "--throw-away", action="store_true", help="delete the data directory when that process has died"
+    )
     arguments = vars(parser.parse_args())
-    die_with = arguments.pop("die_with")
+    die_with, throw_away = arguments.pop("die_with"), arguments.pop("throw_away")
     if die_with is not None and not stop_with_parent(die_with):
         return 0
     logging.basicConfig(level=logging.INFO, format="%(asctime)s supervisor %(levelname)s %(message)s")
     try:
-        return run(load_config(arguments.pop("config"), **arguments), _say_ready)
+        config = load_config(arguments.pop("config"), **arguments)
+        code = run(config, _say_ready)
     except (RinglogError, OSError) as error:
         print(f"ringlog: {error}", file=sys.stderr)
         return 3
+    if throw_away and os.getppid() != die_with:
+        # A process that lives does it itself, when it has read what the log says.
+        shutil.rmtree(config.data_dir, ignore_errors=True)
+    return code
 
 
 def _say_ready(info: NodeInfo) -> None:

@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 
 import msgspec
@@ -45,7 +47,8 @@ def embedded(
     """Start a node, and stop it at the end of the block.
 
     `config` names a TOML file with all settings of a node but its address and directory, instead of those given here.
-    `data_dir` names a directory to use, and keep, instead of a temporary one; `keep` keeps that, too.
+    `data_dir` names a directory to use, and keep, instead of a temporary one; `keep` keeps that, too. A program that is
+    killed takes its node with it, and the temporary directory.
 
     >>> import ringlog
     >>> with ringlog.embedded() as node:
@@ -63,10 +66,10 @@ def embedded(
         command += ["--config", config]
     else:
         command += ["--shards", str(shards), "--no-pin", "--tail-bytes-per-shard", str(tail_bytes_per_shard)]
-    with open(log_path, "ab") as log:
-        process = subprocess.Popen(
-            [*command, "--die-with", str(owner)], stdout=log, stderr=log, stdin=subprocess.DEVNULL
-        )
+    command += ["--die-with", str(owner)]
+    if data_dir is None and not keep:
+        command += ["--throw-away"]
+    process, over = _start(command, log_path)
     try:
         info = _wait_ready(process, directory, log_path)
         yield EmbeddedNode(info.endpoints[0].removeprefix("tcp://"), directory, process.pid, info)
@@ -75,8 +78,33 @@ def embedded(
             os.getpid() == owner
         ):  # the child of a fork may leave the block, too, while its parent uses the node
             _stop(process)
+            over.set()
             if data_dir is None and not keep:
                 shutil.rmtree(directory, ignore_errors=True)
+
+
+def _start(command: list[str], log_path: str) -> tuple[subprocess.Popen[bytes], threading.Event]:
+    """Start the node on a thread of its own, which stays until the event is set: the kernel ends a node with the thread
+    that started it, and the caller's may end long before the program does."""
+    started: Future[subprocess.Popen[bytes]] = Future()
+    over = threading.Event()
+
+    def start_and_stay() -> None:
+        try:
+            with open(log_path, "ab") as log:
+                process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        except OSError as refused:
+            started.set_exception(refused)
+            return
+        started.set_result(process)
+        over.wait()
+
+    threading.Thread(target=start_and_stay, name="ringlog-embedded", daemon=True).start()
+    try:
+        return started.result(), over
+    except BaseException:
+        over.set()  # whoever was interrupted here has no node
+        raise
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

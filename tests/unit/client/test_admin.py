@@ -152,6 +152,18 @@ def test_records_of_a_partition_that_is_not_there_are_not_deleted(admin):
         admin.delete_records("t", {5: 3})
 
 
+@pytest.mark.parametrize("wrong", [5, [3], {"0": 3}, {None: 3}])
+def test_records_are_deleted_by_the_number_of_their_partition(admin, wrong):
+    admin.create_topic("t", num_partitions=1)
+    with pytest.raises(InvalidRequest, match="a dict of partitions' numbers"):
+        admin.delete_records("t", wrong)
+
+
+def test_a_group_is_named_by_text(admin):
+    with pytest.raises(InvalidRequest, match="group_id must be a str, not 5"):
+        admin.describe_group(5)
+
+
 def closed(header, body, times):
     """The answer of a node whose shard is being restarted: it says so of each partition, once for each of `times`."""
     if header.api_key != Api.DESCRIBE_PARTITIONS or not times:

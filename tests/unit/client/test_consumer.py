@@ -500,3 +500,26 @@ def test_a_second_thread_is_refused_while_one_polls_and_nothing_is_lost(broker):
 def test_what_is_no_partition_is_named(wrong):
     with pytest.raises(InvalidRequest, match="a partition is named like"):
         Consumer().assign([wrong])
+
+
+@pytest.mark.parametrize("wrong", [5, "t", [], [("t", 0)]])
+def test_offsets_and_times_are_given_by_partition(broker, wrong):
+    consumer = Consumer(group_id="g")
+    for call in (consumer.commit, consumer.commit_async, consumer.offsets_for_times):
+        with pytest.raises(InvalidRequest, match="give a dict such as"):
+            call(wrong)
+
+
+def test_what_is_no_callback_of_a_commit_is_refused_at_once(broker):
+    with pytest.raises(InvalidRequest, match="a callback is a function"):
+        Consumer(group_id="g").commit_async(callback=5)
+
+
+@pytest.mark.parametrize("wrong", [-1, "5", 1.5, float("nan"), []])
+def test_a_number_of_records_that_is_none_is_refused_and_nothing_is_taken(broker, wrong):
+    broker.append(0, 3)
+    consumer = reading()
+    for poll in (consumer.poll, consumer.poll_arrow):
+        with pytest.raises(InvalidRequest, match="max_records must be a whole number"):
+            poll(0, max_records=wrong)
+    assert len(consumer.poll(0)) == 3

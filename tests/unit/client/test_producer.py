@@ -329,6 +329,7 @@ def test_a_producer_that_was_flushed_goes_without_a_word(node, caplog):
     [
         ({"key": 5}, "key must be bytes, str or None, not int"),
         ({"timestamp": 2**70}, "milliseconds of 63 bits"),
+        ({"on_delivery": 5}, "on_delivery must be a function of the future, not int"),
     ],
 )
 def test_what_is_wrong_with_a_record_is_named(node, producer, wrong, said):
@@ -448,3 +449,11 @@ def test_a_close_that_may_not_wait_loses_nothing(node, producer):
     assert refused.wait(5)
     producer.flush(10)
     assert all(future.result(0).durability == "flushed" for future in rest)
+
+
+def test_a_close_with_a_timeout_that_is_none_loses_nothing(node, producer):
+    sent = producer.produce("t", b"v")
+    with pytest.raises(InvalidRequest, match="timeout must be a number"):
+        producer.close("soon")
+    assert sent.result(5).durability == "flushed"
+    assert producer.produce("t", b"v").result(5).durability == "flushed"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ringlog import Admin, Producer
+from ringlog import Admin, Consumer, Producer
 from ringlog.client.settings import ProducerSettings, acks_of, endpoints_of, settings_of
 from ringlog.errors import InvalidRequest
 from ringlog.model import Codec
@@ -83,6 +83,15 @@ def test_every_level_that_is_allowed_works(codec, levels):
         settings = made(compression_type=codec, compression_level=level)
         batch = encode([b"lamp" * 50], timestamps=0, codec=settings.codec, level=level)
         assert [record.value for record in decode(batch)] == [b"lamp" * 50]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("group", "did you mean 'group_id'"), ("value_deserializer", "There are: group_id, bootstrap, ")],
+)
+def test_a_setting_like_no_other_is_answered_with_all_that_there_are(name, hint):
+    with pytest.raises(InvalidRequest, match=hint):
+        Consumer(**{name: "x"})
 
 
 @pytest.mark.parametrize("acks", ["all", -1, "-1"])
