@@ -87,6 +87,11 @@ def _print_cluster(found: ClusterInfo) -> None:
 def _dangers(found: ClusterInfo) -> list[str]:
     away = [str(node.node_id) for node in found.nodes if not node.live]
     lines = []
+    if found.controller_id < 0:
+        lines.append(
+            "Nobody leads the metadata: most nodes are away, and the table shows what was so before. "
+            "Start nodes until most of them run."
+        )
     if found.offline:
         lines.append(f"{_some(found.offline)} without a leader: start the nodes that keep them.")
     if found.unclean:

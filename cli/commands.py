@@ -25,6 +25,10 @@ class RinglogGroup(LazyGroup):
         except BrokenPipeError:  # of --help and --version, which are done before anything is invoked
             drop_output()
             raise click.exceptions.Exit(ExitCode.OUTPUT_CLOSED) from None
+        except OSError as error:  # likewise: a full disk
+            drop_output()
+            click.echo(failure_line(error), err=True)
+            raise click.exceptions.Exit(exit_code(error)) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

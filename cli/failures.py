@@ -21,7 +21,14 @@ import sys
 from enum import IntEnum
 
 from cli.printable import printable
-from ringlog.errors import CorruptInput, DiskFull, InvariantBroken, NodeUnavailable, RinglogError
+from ringlog.errors import (
+    CorruptInput,
+    DiskFull,
+    InvariantBroken,
+    NodeUnavailable,
+    RinglogError,
+    UnknownGroup,
+)
 
 
 class ExitCode(IntEnum):
@@ -44,6 +51,7 @@ _ADVICE_BY_ERRNO = {
     errno.EACCES: "Run it as the user that owns the data.",
     errno.EPERM: "Run it as the user that owns the data.",
     errno.EIO: "The device failed: copy what can be read, and look into the kernel's log.",
+    errno.EROFS: "Mount it for writing, or name another directory.",
     errno.ENOSPC: "Free some space.",
     errno.EMFILE: "Raise the limit of open files: ulimit -n.",
 }
@@ -85,6 +93,8 @@ def _advice(error: RinglogError) -> str:
         return _ADVICE_BY_ERRNO[errno.ENOSPC]
     if isinstance(error, NodeUnavailable):
         return "Start one with `ringlog start`, or check --bootstrap or --data-dir."
+    if isinstance(error, UnknownGroup):
+        return "`ringlog group list` shows those that there are."
     if error.retriable:
         return "Try again in a moment."
     return "See --help."

@@ -14,7 +14,7 @@ def data_dir_option(command: Command) -> Command:
     """`--data-dir`: which node is meant."""
     return click.option(
         "--data-dir",
-        type=click.Path(file_okay=False),
+        type=click.Path(file_okay=False, readable=False),  # what may not be read is told with what to do
         help="Where the node keeps its data; by default RINGLOG_DATA_DIR, or ringlog in the user's data folder.",
     )(command)
 

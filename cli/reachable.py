@@ -10,7 +10,7 @@ from ringlog.client.settings import endpoints_of
 from ringlog.errors import NodeUnavailable
 
 PATIENCE_S = 3.0
-"""Long enough for a node that was started in the line before."""
+"""For each address. Long enough for a node that was started in the line before, and several that share its cores."""
 TRY_S = 1.0
 PAUSE_S = 0.05
 
@@ -23,7 +23,7 @@ def require_listener(bootstrap: str, patience_s: float = PATIENCE_S) -> None:
     ringlog.errors.NodeUnavailable: no node listens at 127.0.0.1:1. Start one with `ringlog start`, or check --bootstrap
     """
     endpoints = endpoints_of(bootstrap)
-    until_s = time.monotonic() + patience_s
+    until_s = time.monotonic() + patience_s * len(endpoints)
     while not _is_taken(endpoints):
         if time.monotonic() >= until_s:
             raise NodeUnavailable(

@@ -16,6 +16,7 @@ from cli.bench.roundtrip import at_a_rate, one_at_a_time
 from cli.bench.values import make_values
 from cli.bench.worker import run_share, run_workers
 from cli.clients import open_admin, open_consumer, open_producer
+from cli.invocation import pasteable
 from cli.output import print_json
 from cli.screen import progress_bar
 from ringlog.errors import InvalidRequest, TopicExists
@@ -31,6 +32,11 @@ def run_produce(plan: Plan, *, as_json: bool) -> None:
         partitions = len(_ensure_topic(admin, plan))
     outcome = _fill(plan)
     _print("produce", outcome, plan, partitions, "send to acknowledgement", as_json)
+    if not as_json:
+        print(
+            f"Topic {plan.topic} is kept: `{pasteable('topic', 'delete', plan.topic)}` frees its space.",
+            file=sys.stderr,
+        )
 
 
 def _fill(plan: Plan) -> Outcome:

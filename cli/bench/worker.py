@@ -50,6 +50,7 @@ def run_workers(plan: Plan, on_progress: Callable[[Outcome], None]) -> Outcome:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            process_group=0,  # Ctrl-C is for the one who ends them, not for a worker in the middle of an import
         )
         for number in range(plan.producers)
     ]

@@ -58,8 +58,9 @@ class ClusterInfo:
 
     @property
     def healthy(self) -> bool:
-        """Every replica of every partition is in sync."""
-        return not (self.under_replicated or self.below_min_insync or self.offline)
+        """Every replica of every partition is in sync, and a node leads the metadata: without one nobody would know."""
+        led = not self.nodes or self.controller_id >= 0
+        return led and not (self.under_replicated or self.below_min_insync or self.offline)
 
 
 def cluster_info(reply: MetadataReply) -> ClusterInfo:

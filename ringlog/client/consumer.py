@@ -194,7 +194,9 @@ class Consumer:
     ) -> None:
         """As `commit`, without waiting. `callback(offsets, error)` is called on the client's thread: do not block."""
         if callback is not None and not callable(callback):
-            raise InvalidRequest(f"a callback is a function that takes offsets and an error, not {callback!r}")
+            raise InvalidRequest(
+                f"a callback is a function that takes offsets and an error, not {callback!r}"
+            )
         self._require_group().commit_async(_offsets(offsets), callback)
 
     def committed(self, partition: Partition) -> OffsetAndMetadata | None:

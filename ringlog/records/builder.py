@@ -93,6 +93,8 @@ class BatchBuilder(Generic[F]):
             return self._native.extend(values, keys, timestamps, headers, start, stop, rows, bytes_most)
         except (ValueError, OverflowError) as wrong:
             raise InvalidRequest(str(wrong)) from None
+        except BatchTooLarge:
+            raise _too_large() from None
 
     def close(self) -> None:
         """Take no more records. One that is being read meanwhile goes into the next batch: to read it may run code of
@@ -156,6 +158,8 @@ def cut_columns(
         )
     except (ValueError, OverflowError) as wrong:
         raise InvalidRequest(str(wrong)) from None
+    except BatchTooLarge:
+        raise _too_large() from None  # the first record alone: others are cut off before
     if isinstance(made, int):
         assert place is not None
         return _cut(place[:made], start)
@@ -166,8 +170,12 @@ def cut_columns(
 def _cut(batch: bytearray | memoryview, start: int) -> Cut:
     count = int.from_bytes(batch[_RECORD_COUNT], "big")
     if len(batch) - HEADROOM > limits.BATCH_BYTES_MAX:
-        raise BatchTooLarge(f"one record takes more than {limits.BATCH_BYTES_MAX} bytes", "Send it in parts")
+        raise _too_large()
     return Cut(batch, count, start + count)
+
+
+def _too_large() -> BatchTooLarge:
+    return BatchTooLarge(f"one record takes more than {limits.BATCH_BYTES_MAX} bytes", "Send it in parts")
 
 
 def seal_for(data: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int) -> None:

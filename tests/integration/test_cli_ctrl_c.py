@@ -98,3 +98,14 @@ def test_ctrl_c_of_a_benchmark_ends_all_of_it(start, ringlog_node, arguments):
     out, errors = press(running)
     assert (running.returncode, out, errors) == (ExitCode.INTERRUPTED, b"", b"")
     assert not [one for one in workers if one.is_running()]
+
+
+def test_ctrl_c_does_not_reach_producers_that_are_still_being_imported(start):
+    running = start("bench", "produce", "--seconds", "600", "--producers", "2", "--topic", "bench-ctrl-c")
+    wait_for(
+        "a producer's process",
+        lambda: psutil.Process(running.pid).children(recursive=True),
+        stretched(WITHIN_S),
+    )
+    out, errors = press(running)
+    assert (running.returncode, out, errors) == (ExitCode.INTERRUPTED, b"", b"")

@@ -71,7 +71,7 @@ class ClusterNode(RouterNode):
                     [topics[name] for name in names if name in topics] + missing,
                     {},
                     self.cluster.brokers(),
-                    1,
+                    self.cluster.controller_id,
                 )
             )
 
@@ -87,6 +87,7 @@ class FakeCluster:
         self.logs: dict[int, MemoryLog] = defaultdict(MemoryLog)
         self.producer_ids = 1000
         self.fenced: set[int] = set()
+        self.controller_id = 1
         self.factors: list[int] = []
         """The replication factors that were asked for."""
         self.nodes: dict[int, ClusterNode] = {}

@@ -43,6 +43,12 @@ def test_produce_sends_exactly_the_count_and_keeps_the_topic(run, node):
     assert {len(record.value) for log in node.topics["bench"].partitions for record in log} == {50}
 
 
+def test_produce_says_how_to_be_rid_of_what_it_wrote(run, node):
+    result = run("bench", "produce", "--count", 10, "--topic", "mine")
+    assert "Topic mine is kept: " in result.stderr and "topic delete mine` frees its space." in result.stderr
+    assert not run("bench", "produce", "--count", 10, "--json").stderr
+
+
 def test_produce_stops_when_the_time_is_over(run, node, monkeypatch):
     found = figures(run("bench", "produce", "--seconds", 0.2, "--rate", 2000, "--json"))
     assert 0.15 < found["seconds"] < 2

@@ -95,6 +95,15 @@ def test_what_is_in_danger_is_named(ask, cluster):
     assert [(node["node"], node["live"]) for node in found["nodes"]] == [(1, True), (2, True), (3, False)]
 
 
+def test_a_cluster_whose_metadata_nobody_leads_is_not_called_healthy(ask, cluster):
+    cluster.create("orders", 3)
+    cluster.controller_id = -1
+    text = ask("cluster", "describe").stdout
+    assert "Nobody leads the metadata: most nodes are away, and the table shows what was so before." in text
+    assert "All replicas are in sync." not in text
+    assert json.loads(ask("cluster", "describe", "--json").stdout)["healthy"] is False
+
+
 def test_a_node_by_itself_says_so(run):
     with RouterNode() as node:
         node.create("orders", 2)

@@ -15,7 +15,7 @@ import cli.commands
 from cli.failures import ExitCode, exit_code, failure_line
 from cli.lazy import LazyCommand
 from ringlog import __version__
-from ringlog.errors import CorruptFile, InvalidRequest, InvariantBroken, PartitionBusy
+from ringlog.errors import CorruptFile, InvalidRequest, InvariantBroken, PartitionBusy, UnknownGroup
 
 
 def test_version_is_that_of_the_package(run):
@@ -73,6 +73,16 @@ def test_an_unknown_command_is_wrong_usage(run):
             InvariantBroken("offsets grow"),
             ExitCode.REFUSED,
             "ringlog: offsets grow. This is a bug of ringlog: please report it with this line.",
+        ),
+        (
+            UnknownGroup("there is no group 'g'"),
+            ExitCode.REFUSED,
+            "ringlog: there is no group 'g'. `ringlog group list` shows those that there are.",
+        ),
+        (
+            OSError(30, "Read-only file system", "/data"),
+            ExitCode.SYSTEM,
+            "ringlog: /data: Read-only file system. Mount it for writing, or name another directory.",
         ),
         (
             PermissionError(13, "Permission denied", "/data/a\nb"),
@@ -153,3 +163,18 @@ def test_a_closed_pipe_ends_help_as_it_ends_any_command(arguments):
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (ExitCode.OUTPUT_CLOSED, b"")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["topic", "--help"]])
+def test_help_that_cannot_be_written_is_told_in_a_line(arguments):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "cli.main", *arguments], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    line = b"ringlog: No space left on device. Free some space.\n"
+    assert (done.returncode, done.stderr) == (ExitCode.SYSTEM, line)
+
+
+def test_the_system_says_whether_a_data_directory_may_be_read(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)  # what a check of the command line would go by
+    assert run("status", "--data-dir", tmp_path).exit_code == ExitCode.RETRY  # no node runs there

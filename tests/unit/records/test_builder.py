@@ -242,3 +242,12 @@ def test_partitions_of_a_key_column_are_those_of_its_keys(keys, partitions):
     wanted = [-1 if key is None else partition_for(key, partitions) for key in keys]
     assert key_partitions(Column.of(keys), partitions).tolist() == wanted
     assert key_partitions(pa.array(keys, type=pa.large_binary()), partitions).tolist() == wanted
+
+
+def test_a_record_beyond_every_batch_is_called_so_whoever_takes_it():
+    column = Column.gather([bytes(65 << 20)], "values")
+    taken = {"timestamps": 1, "start": 0, "stop": 1}
+    with pytest.raises(BatchTooLarge, match=r"^one record takes more than \d+ bytes\. Send it in parts$"):
+        cut_columns(column, None, None, bytes_target=1024, **taken)
+    with pytest.raises(BatchTooLarge, match=r"^one record takes more than \d+ bytes\. Send it in parts$"):
+        BatchBuilder(tuple, None, bytes_target=1024).extend(column, None, None, bytes_most=500, **taken)
