@@ -20,7 +20,7 @@ from cli.bench.report import Outcome
 from cli.bench.sketch import Sketch
 from cli.bench.values import make_values
 from cli.clients import open_producer
-from cli.failures import ExitCode, exit_code, failure_line
+from cli.failures import ExitCode, drop_output, exit_code, failure_line
 from ringlog.errors import NodeFailed, RinglogError
 
 LINGER_MS = 5
@@ -44,16 +44,7 @@ def run_share(
 def run_workers(plan: Plan, on_progress: Callable[[Outcome], None]) -> Outcome:
     """Run all shares at once, and add up what they did."""
     encoded = msgspec.json.encode(asdict(plan)).decode()
-    workers = [
-        subprocess.Popen(
-            [sys.executable, "-m", "cli.bench.worker", encoded, str(number)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            process_group=0,  # Ctrl-C is for the one who ends them, not for a worker in the middle of an import
-        )
-        for number in range(plan.producers)
-    ]
+    workers: list[subprocess.Popen[str]] = []
     latest: list[Outcome | None] = [None] * plan.producers
     lock = threading.Lock()
 
@@ -66,6 +57,8 @@ def run_workers(plan: Plan, on_progress: Callable[[Outcome], None]) -> Outcome:
                 on_progress(_sum(latest))
 
     try:
+        # One by one, and in here: Ctrl-C between two of them ends the first.
+        workers.extend(_start(encoded, number) for number in range(plan.producers))
         for worker in workers:
             assert worker.stdout is not None and worker.stdin is not None
             if worker.stdout.readline() != "ready\n":
@@ -89,6 +82,16 @@ def run_workers(plan: Plan, on_progress: Callable[[Outcome], None]) -> Outcome:
                 if pipe is not None:
                     pipe.close()
     return _sum(latest)
+
+
+def _start(encoded: str, number: int) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "cli.bench.worker", encoded, str(number)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        process_group=0,  # Ctrl-C is for the one who ends them, not for a worker in the middle of an import
+    )
 
 
 def _sum(outcomes: list[Outcome | None]) -> Outcome:
@@ -129,6 +132,9 @@ def main() -> None:
         run_share(plan, int(sys.argv[2]), show, ready)
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
+    except BrokenPipeError:  # whoever started us is gone
+        drop_output()
+        sys.exit(ExitCode.OUTPUT_CLOSED)
     except (RinglogError, OSError) as error:
         print(failure_line(error), file=sys.stderr)
         sys.exit(exit_code(error))
