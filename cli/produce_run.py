@@ -179,7 +179,7 @@ def _report(sending: Sending, plan: ProducePlan, seconds: float) -> None:
         found = {
             "topic": plan.topic,
             "records": sending.sent,
-            "acknowledged": sending.acknowledged,
+            "acknowledged": 0 if plan.acks == "0" else sending.acknowledged,
             "durability": sending.durability or None,
             "seconds": round(seconds, 6),
         }

@@ -230,6 +230,10 @@ def test_every_field_survives_the_way_through_json(ringlog_command):
     ringlog_command("topic", "create", "orders", "--partitions", 1)
     [report] = objects(ringlog_command("produce", "orders", "--json", given=json.dumps(record)))
     assert (report["acknowledged"], report["durability"]) == (1, "flushed")
+    [unasked] = objects(
+        ringlog_command("produce", "others", "--json", "--acks", "0", given=json.dumps(record))
+    )
+    assert (unasked["records"], unasked["acknowledged"]) == (1, 0)  # nobody says what became of it
     [found] = objects(ringlog_command("consume", "orders", "--json"))
     assert found == {**record, "topic": "orders", "offset": 0}
     assert ringlog_command("consume", "orders").stdout == "b'\\xff\\x00'\n"
