@@ -1,6 +1,6 @@
 """Walks the batches of a segment file from a byte on, reading ahead while it checks.
 
-Two windows alternate: while one is checked the other is being read. A batch that crosses the end of a window
+Three windows take turns: while one is checked the next two are being read. A batch that crosses the end of a window
 is carried over in front of the next one, so that every batch is seen in one piece:
 
     │        carry room        │          window           │
@@ -10,6 +10,7 @@ is carried over in front of the next one, so that every batch is seen in one pie
 from __future__ import annotations
 
 import mmap
+from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from ringlog.log.jobs import Job, must
 from ringlog.records.scan import Level, scan
 
 _WINDOW_BYTES = 2 * MIB
+_WINDOWS = 3
 CARRY_BYTES = block_ceil(BATCH_BYTES_MAX) + BLOCK_BYTES
 
 
@@ -41,7 +43,7 @@ class Scratch:
     """Memory for walks, used by one at a time. Pages that a walk never touches cost nothing."""
 
     def __init__(self) -> None:
-        self.windows = [memoryview(mmap.mmap(-1, CARRY_BYTES + _WINDOW_BYTES)) for _ in range(2)]
+        self.windows = [memoryview(mmap.mmap(-1, CARRY_BYTES + _WINDOW_BYTES)) for _ in range(_WINDOWS)]
 
     @property
     def window(self) -> memoryview:
@@ -68,17 +70,26 @@ def scan_file(
     carry = memoryview(b"")
     begin = block_floor(start)
     turn = 0
-    token = _read_window(disk, file, scratch.windows[turn], begin, stop) if begin < stop else None
-    while token is not None:
-        got = must((yield token), f"read {file.path}")
+    ahead = deque(
+        _read_window(disk, file, scratch.windows[at], begin + at * _WINDOW_BYTES, stop)
+        for at in range(_WINDOWS - 1)
+        if begin + at * _WINDOW_BYTES < stop
+    )
+    while ahead:
+        got = yield ahead.popleft()
+        if got < 0:
+            yield from _let_go(ahead)
+        must(got, f"read {file.path}")
         window = scratch.windows[turn]
         end, following = min(begin + got, stop), begin + _WINDOW_BYTES
-        # The carry lies in the other window: it is moved before that one is read into again.
+        # The carry lies in the window before: it is moved before that one is read into again.
         first = CARRY_BYTES - carry.nbytes
         window[first:CARRY_BYTES] = carry
-        turn = 1 - turn
-        more = end == following and end < stop
-        token = _read_window(disk, file, scratch.windows[turn], following, stop) if more else None
+        is_last = end < following or end == stop
+        later = begin + (_WINDOWS - 1) * _WINDOW_BYTES
+        if not is_last and later < stop:
+            ahead.append(_read_window(disk, file, scratch.windows[turn - 1], later, stop))
+        turn = (turn + 1) % _WINDOWS
         skipped = max(position - begin, 0)  # of the first block, when `start` is inside it
         data = window[first + skipped : CARRY_BYTES + end - begin]
         expected = next_offset if next_offset >= 0 else None
@@ -90,15 +101,21 @@ def scan_file(
             next_offset = int(rows["last_offset"][-1]) + 1
             epoch = int(rows["leader_epoch"][-1])
             position += found.end
-        if found.fault is not None and (not found.incomplete or token is None):
-            if token is not None:
-                yield token  # the memory is the disk's until its completion
-            fault = found.fault
+        fault = None if found.incomplete and not is_last else found.fault
+        if fault is not None or is_last:
+            yield from _let_go(ahead)
+        if fault is not None:
             at = position - found.end + fault.position
             return ScanEnd(position, next_offset, epoch, CorruptBatch(fault.field, at, fault.reason))
         carry = data[found.end :]
         begin = following
     return ScanEnd(position, next_offset, epoch, None)
+
+
+def _let_go(ahead: deque[int]) -> Job[None]:
+    """Wait for reads that nobody needs any more: the memory is the disk's until they complete."""
+    while ahead:
+        yield ahead.popleft()
 
 
 def _read_window(disk: Disk, file: File, window: memoryview, begin: int, stop: int) -> int:
