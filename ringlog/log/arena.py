@@ -69,6 +69,8 @@ class Arena:
         self._slabs_free = len(self._slab_free)
         self._warm_slabs = 0
         """Slabs from the start that were touched before; those behind cost page faults."""
+        self.is_warm = False
+        """`warm_up` has nothing to do until another slab is taken."""
         self._cut_free: dict[int, list[int]] = {size: [] for size in CHUNK_CLASSES[:-1]}
         self._cut_taken: dict[int, int] = {}
         """Chunks out of each cut slab; a slab with none out becomes whole again."""
@@ -79,11 +81,13 @@ class Arena:
         free = self._slab_free
         while self._warm_slabs < len(free) and not free[self._warm_slabs]:
             self._warm_slabs += 1  # in use: whoever holds it touches it
-        if self._warm_slabs < len(free) and self._warm_slabs < free.index(True) + _WARM_AHEAD:
-            start = self._warm_slabs * SLAB_BYTES
-            for position in range(start, start + SLAB_BYTES, mmap.PAGESIZE):
-                self.region[position] = 0
-            self._warm_slabs += 1
+        if self._warm_slabs == len(free) or self._warm_slabs >= free.index(True) + _WARM_AHEAD:
+            self.is_warm = True
+            return
+        start = self._warm_slabs * SLAB_BYTES
+        for position in range(start, start + SLAB_BYTES, mmap.PAGESIZE):
+            self.region[position] = 0
+        self._warm_slabs += 1
 
     def take(self, nbytes: int) -> Chunk | None:
         """The smallest chunk that holds `nbytes`, or None when there is no room for it now."""
@@ -98,7 +102,7 @@ class Arena:
             slab = self._find_run(1)
             if slab is None:
                 return None
-            self._slab_free[slab] = False
+            self._slab_free[slab] = self.is_warm = False
             self._slabs_free -= 1
             self._cut_taken[slab] = 0
             free.extend(range(slab * SLAB_BYTES, (slab + 1) * SLAB_BYTES, size))
@@ -113,6 +117,7 @@ class Arena:
             return None
         for slab in range(first, first + slabs):
             self._slab_free[slab] = False
+        self.is_warm = False
         self._slabs_free -= slabs
         self.free_bytes -= slabs * SLAB_BYTES
         return Chunk(self, first * SLAB_BYTES, slabs * SLAB_BYTES)

@@ -33,7 +33,7 @@ def block_floor(position: int) -> int:
 
 
 def block_ceil(position: int) -> int:
-    return block_floor(position + BLOCK_BYTES - 1)
+    return position + -position % BLOCK_BYTES
 
 
 class Extent:
@@ -44,6 +44,7 @@ class Extent:
         "base_offset",
         "batch_last_offsets",
         "batch_positions",
+        "block_start",
         "end",
         "head_filled",
         "next_offset",
@@ -55,6 +56,7 @@ class Extent:
         self.segment = segment
         self.position = position
         """Byte of the segment where its first batch begins."""
+        self.block_start = block_floor(position)
         self.end = position
         self.base_offset = base_offset
         self.next_offset = base_offset
@@ -64,10 +66,6 @@ class Extent:
         self.batch_last_offsets: list[int] = []
         self._pieces: list[tuple[Chunk, int, int]] = []
         """(chunk, first byte, byte after the last); all but the last end on a block and at their chunk's end."""
-
-    @property
-    def block_start(self) -> int:
-        return block_floor(self.position)
 
     @property
     def block_end(self) -> int:

@@ -112,11 +112,9 @@ class PartitionLog:
     @property
     def readable_offset(self) -> int:
         """Readers see the records below it: those that an ack could have been given for."""
-        return (
-            self.held_offset
-            if self.committed_offset is None
-            else min(self.held_offset, self.committed_offset)
-        )
+        held = self.flushed_offset if self.settings.flush.on_ack else self.written_offset
+        committed = self.committed_offset
+        return held if committed is None or held < committed else committed
 
     @property
     def held_offset(self) -> int:

@@ -38,7 +38,7 @@ class Slices:
 
     def __init__(self, views: list[memoryview], chunks: list[Chunk], next_offset: int) -> None:
         self.views = views
-        self.nbytes = sum(view.nbytes for view in views)
+        self.nbytes = sum([view.nbytes for view in views])
         self.next_offset = next_offset
         """The offset to read from next."""
         self._chunks = chunks
@@ -95,7 +95,8 @@ class Reader:
         limit = log.held_offset if held else log.readable_offset
         if offset >= limit:
             return Slices([], [], offset)
-        if not len(log.tail) or offset < max(log.tail.oldest.base_offset, log.tail.floor):
+        in_memory_from = log.tail.start_offset
+        if in_memory_from is None or offset < in_memory_from:
             return None
         views: list[memoryview] = []
         chunks: list[Chunk] = []

@@ -19,24 +19,20 @@ class ReadyLogs:
         """`depth`: calls in flight beyond which no log begins a write; 0: no bound."""
         self._disk = disk
         self._depth = depth
-        self._logs: dict[TopicPartition, PartitionLog] = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._logs)
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        """Those that wait, in the order in which they came."""
 
     def mark(self, log: PartitionLog) -> None:
         """Have it pumped in the next cycle."""
-        self._logs[log.name] = log
+        self.logs[log.name] = log
 
     def forget(self, name: TopicPartition) -> None:
-        self._logs.pop(name, None)
+        self.logs.pop(name, None)
 
     def pump(self, now_ms: int) -> None:
         """Let each begin its next write. Those beyond the depth keep their places, before any that come later; a call
         that is in flight completes, and with it comes the next pump, so none waits for ever."""
-        if not self._logs:
-            return
-        ready, self._logs = self._logs, {}
+        ready, self.logs = self.logs, {}
         if not self._depth:
             for log in ready.values():
                 log.pump(now_ms)
@@ -48,4 +44,4 @@ class ReadyLogs:
             else:
                 waiting[name] = log
         if waiting:
-            self._logs = waiting | self._logs
+            self.logs = waiting | self.logs

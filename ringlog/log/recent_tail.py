@@ -30,6 +30,13 @@ class LogTail:
         return len(self._extents) - self._gone
 
     @property
+    def start_offset(self) -> int | None:
+        """Records from it on are read from memory; None: all are read from disk."""
+        if self._gone == len(self._extents):
+            return None
+        return max(_base_offset(self._extents[self._gone]), self.floor)
+
+    @property
     def oldest(self) -> Extent:
         extent = self._extents[self._gone]
         assert extent is not None
@@ -42,14 +49,16 @@ class LogTail:
         extent = self.oldest
         self._extents[self._gone] = None
         self._gone += 1
-        if self._gone >= max(_GONE_MIN, len(self)):
+        if self._gone >= max(_GONE_MIN, len(self._extents) - self._gone):
             del self._extents[: self._gone]
             self._gone = 0
         return extent
 
     def since(self, offset: int) -> Iterator[Extent]:
         """The extent that holds an offset, and all after it. None when the offset is older than all."""
-        at = bisect_right(self._extents, offset, lo=self._gone, key=_base_offset) - 1
+        at = len(self._extents) - 1
+        if at >= self._gone and _base_offset(self._extents[at]) > offset:  # most readers are at the end
+            at = bisect_right(self._extents, offset, lo=self._gone, key=_base_offset) - 1
         while self._gone <= at < len(self._extents):
             extent = self._extents[at]
             assert extent is not None

@@ -130,14 +130,10 @@ class Removals:
         self._disk = disk
         self._dispatcher = dispatcher
         self._forget = forget
-        self._waiting: list[tuple[Leaving, Callable[[], None]]] = []
+        self.waiting: list[tuple[Leaving, Callable[[], None]]] = []
+        """Logs that are not quiet yet: let_go() is to be called after completions."""
         self._doomed: set[TopicPartition] = set()
         """Partitions that are not gone yet, also those where that failed."""
-
-    @property
-    def waiting(self) -> bool:
-        """A log is not quiet yet: let_go() is to be called after completions."""
-        return bool(self._waiting)
 
     def begin(
         self,
@@ -165,7 +161,7 @@ class Removals:
         if leaving is None:
             set_aside()
         else:
-            self._waiting.append((leaving, set_aside))
+            self.waiting.append((leaving, set_aside))
 
     def delete(self, aside: str | None) -> None:
         """Delete a directory that was set aside, if there is one, in the background."""
@@ -178,18 +174,18 @@ class Removals:
 
     def let_go(self) -> None:
         """Go on with the logs that have become quiet."""
-        before, self._waiting = self._waiting, []
+        before, self.waiting = self.waiting, []
         for leaving, then in before:
             if leaving.quiet:
                 self._forget(leaving.log)
                 then()
             else:
-                self._waiting.append((leaving, then))
+                self.waiting.append((leaving, then))
 
     def finish(self, name: TopicPartition, path: str) -> None:
         """Wait until nothing is left of a partition under its name: it is going to be opened anew."""
         self.let_go()  # one that is quiet already would be waited for in vain: nothing is under way for it
-        while any(leaving.log.name == name for leaving, _ in self._waiting):
+        while any(leaving.log.name == name for leaving, _ in self.waiting):
             self._dispatcher.deliver(None)
             self.let_go()
         while name in self._doomed and self._disk.in_flight:

@@ -356,19 +356,24 @@ class LogStore:
         `wait_s` when there is nothing else to do. Returns what happened, in order."""
         self._checkpoints.begin_cycle()
         self._keep_house(now_ms)  # before the wait: what comes after it is waited for
-        self._ready.pump(now_ms)
-        self.disk.submit()
-        self._context.arena.warm_up()
-        if self._dispatcher.deliver(wait_s):
+        if self._ready.logs:
             self._ready.pump(now_ms)
+        self.disk.submit()
+        if not self._context.arena.is_warm:
+            self._context.arena.warm_up()
+        if self._dispatcher.deliver(wait_s):
+            if self._ready.logs:
+                self._ready.pump(now_ms)
             self.disk.submit()
+        if not self._events:
+            return []
         events = self._events[:]
         self._events.clear()
         return events
 
     def push(self, now_ms: int) -> None:
         """Put what was appended on its way to the device, ahead of the next run()."""
-        if self._ready:
+        if self._ready.logs:
             self._ready.pump(now_ms)
             self.disk.submit()
 

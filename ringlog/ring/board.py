@@ -219,5 +219,6 @@ class Links:
         """Send what waits for room; False while something still does."""
         room = True
         for end in self.ends.values():
-            room = end.pump() and room
+            if end.outbox_bytes:
+                room = end.pump() and room
         return room

@@ -12,6 +12,7 @@ generation and makes a new one, in new memory; nobody repairs a ring. A handle i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -164,6 +165,12 @@ class RingReader:
         """The whole ring: positions in a drained table count from its start."""
         self._views: list[memoryview] = []
         self.capacity_bytes = self._native.capacity
+        # The native calls themselves: every process makes them for each of its rings in each of its passes.
+        self.announce_wait: Callable[[], bool] = self._native.announce_wait
+        """Tell the writer that this side goes to sleep. True: nothing is there, sleep until the doorbell is
+        readable, then call `end_wait`. False: do not sleep, look again."""
+        self.withdraw_wait: Callable[[], None] = self._native.withdraw_wait
+        """After a sleep on a doorbell that several rings share: its owner clears it once for all."""
 
     def read_all(self, messages_max: int = RING_READ_MESSAGES_MAX) -> list[Message]:
         """Messages published and not yet read, in place, oldest first. `release()` gives them back.
@@ -226,18 +233,9 @@ class RingReader:
         """The writer closed, and a read has seen all that it wrote."""
         return self._native.ended
 
-    def announce_wait(self) -> bool:
-        """Tell the writer that this side goes to sleep. True: nothing is there, sleep until the doorbell is
-        readable, then call `end_wait`. False: do not sleep, look again."""
-        return self._native.announce_wait()
-
-    def withdraw_wait(self) -> None:
-        """After a sleep on a doorbell that several rings share: its owner clears it once for all."""
-        self._native.withdraw_wait()
-
     def end_wait(self) -> None:
         """After a sleep, whatever ended it: withdraw the announcement and clear the doorbell."""
-        self._native.withdraw_wait()
+        self.withdraw_wait()
         self._bell.clear()
 
     def wait(self, timeout_s: float | None = None) -> bool:

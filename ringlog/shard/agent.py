@@ -1,7 +1,8 @@
 """The loop of a shard: rings → core → disk → rings, and one place to wait.
 
 Each pass drains every ring in one native call, submits all writes in one system call, and answers what the disk
-has completed. When nothing is left to do it sleeps in the disk's ring, where doorbells wake it too.
+has completed. When nothing is left to do it sleeps in the disk's ring, where doorbells wake it too. A pass that only
+carries records looks at nothing else: the rest is looked after when something else has happened, or when it is due.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ringlog.ring.stats import LoopClock, Stats
 from ringlog.shard.commands import NodeApi, node_frame, pack_u64
 from ringlog.shard.core import ShardCore
 
-IDLE_WAIT_S = 0.5
+IDLE_WAIT_MS = 500
 SHOW_MS = 250
 """How often the stats page is brought up to date."""
 FULL_RING_WAIT_S = 0.001
@@ -67,6 +68,13 @@ class ShardAgent:
             lag_ms_max=lag_ms_max,
         )
         self._applied_version = -1
+        self._is_applied = False
+        """The controller knows that all of the present metadata is served. Until then every completion may be the last
+        that it waits for."""
+        self._due_ms = 0
+        """When something is to be looked after, though nothing happens."""
+        self._calm_due_ms: int | None = None
+        """The same, of what only changes while it is looked after."""
         self._clock = LoopClock(stats)
         self._shown_ms = 0
         self._started_ms = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
@@ -94,36 +102,52 @@ class ShardAgent:
         # What came in is on its way to the device before anything else is looked after.
         self._store.push(now_ms)
         news = self._take_deltas()
+        if news or core.is_stirred or not self._is_applied or now_ms >= self._due_ms:
+            self._look_around(now_ms)
+        room = self._links.pump()
+        if news or now_us < self._spins_until_us or not self._links.announce_wait():
+            # A ring has something: that is asked, rather than looked at in a pass that mostly finds nothing.
+            self._due_ms = 0
+            self._run_disk(now_ms, 0.0)
+        else:
+            self._run_disk(now_ms, self._patience_s(now_ms, room))
+
+    def _look_around(self, now_ms: int) -> None:
+        """Look after all that records on their way through the shard do not touch."""
+        core = self.core
+        core.is_stirred = False
         core.hosting.work(now_ms)
         core.replication.work(now_ms)
         core.deletions.work()
-        self._report_applied()
+        self._is_applied = self._report_applied()
         core.fetches.expire(now_ms)
-        room = self._links.pump()
         self._show(now_ms)
-        stays_awake = news or now_us < self._spins_until_us
-        self._run_disk(now_ms, 0.0 if stays_awake else self._patience_s(now_ms, room))
+        dues_ms = (
+            0 if core.hosting.has_to_open else None,
+            core.hosting.next_retry_ms,
+            core.replication.next_due_ms,
+        )
+        self._calm_due_ms = min((due_ms for due_ms in dues_ms if due_ms is not None), default=None)
 
     def _patience_s(self, now_ms: int, room: bool) -> float:
-        """How long nothing is due. Not at all while a ring has something: it is asked, rather than looked at in a pass
-        that mostly finds nothing."""
-        if not self._links.announce_wait():
-            return 0.0
-        wait_s = IDLE_WAIT_S if room else FULL_RING_WAIT_S
+        """How long nothing is due."""
+        core, store = self.core, self._store
+        soonest_ms = now_ms + IDLE_WAIT_MS
         if self._shown_ms != now_ms:  # the counts of this pass are still to be shown
-            wait_s = min(wait_s, max(0, self._shown_ms + SHOW_MS - now_ms) / 1000)
-        core = self.core
+            soonest_ms = min(soonest_ms, self._shown_ms + SHOW_MS)
         for due_ms in (
+            self._calm_due_ms,
             core.fetches.next_deadline_ms,
-            core.hosting.next_retry_ms,
-            self._store.flushes.next_due_ms,
-            self._store.upkeep.due_ms,
+            store.flushes.next_due_ms,
+            store.upkeep.due_ms,
             core.groups.next_due_ms,
-            core.replication.next_due_ms,
         ):
-            if due_ms is not None:
-                wait_s = min(wait_s, max(0.0, (due_ms - now_ms) / 1000))
-        return 0.0 if self.core.hosting.has_to_open else wait_s
+            if due_ms is not None and due_ms < soonest_ms:
+                soonest_ms = due_ms
+        self._due_ms = soonest_ms
+        if soonest_ms <= now_ms:
+            return 0.0
+        return (soonest_ms - now_ms) / 1000 if room else FULL_RING_WAIT_S
 
     def _run_disk(self, now_ms: int, wait_s: float) -> None:
         """Let the log work, and wait for the disk or a doorbell."""
@@ -173,24 +197,27 @@ class ShardAgent:
             return False  # its process is gone or mad: the supervisor will make a new one
         return bool(messages)
 
-    def _report_applied(self) -> None:
-        """Tell the controller, once all partitions of a version are open."""
+    def _report_applied(self) -> bool:
+        """Tell the controller, once all partitions of a version are open; whether it knows of the present one."""
         version = self.core.hosting.image.version
         if version == 0:
-            return  # the controller has not told what there is
-        if version == self._applied_version or not self.core.hosting.settled:
-            return
+            return False  # the controller has not told what there is
+        if version == self._applied_version:
+            return True
         end = self._links.ends.get(Topology.CONTROLLER)
-        if end is not None:
-            end.send(node_frame(NodeApi.APPLIED, pack_u64(version)))
-            self._applied_version = version
-            self._board.set_state(self._process, ProcessState.READY)
+        if end is None or not self.core.hosting.settled:
+            return False
+        end.send(node_frame(NodeApi.APPLIED, pack_u64(version)))
+        self._applied_version = version
+        self._board.set_state(self._process, ProcessState.READY)
+        return True
 
     def _follow_links(self, now_ms: int) -> None:
         for change in self._links.refresh():
             if change.old is not None:
                 self.core.forget(change.old)
                 change.old.close()
+            self.core.is_stirred = True
             role, _ = self._board.topology.role(change.peer)
             if role == "controller":
                 self._applied_version = -1

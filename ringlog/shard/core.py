@@ -61,7 +61,7 @@ from ringlog.shard.replica_answers import ReplicaAnswers
 from ringlog.shard.replicating import ReplicationDesk
 from ringlog.shard.splitting import SplitQuestion
 
-_PRODUCE, _FETCH = int(Api.PRODUCE), int(Api.FETCH)
+_PRODUCE, _FETCH, _RELEASE = int(Api.PRODUCE), int(Api.FETCH), int(NodeApi.RELEASE)
 _ACKS_MASK, _ACKS_ALL, _ACKS_RECEIVED = int(Flag.ACKS_MASK), int(Acks.ALL), int(Acks.RECEIVED)
 """As plain numbers: a member of an enum costs as much as three calls at each use."""
 
@@ -109,6 +109,9 @@ class ShardCore:
             incarnation=incarnation,
             lag_ms_max=lag_ms_max,
         )
+        self.is_stirred = True
+        """Something has happened that is more than records on their way in or out: what waits for such is to be looked
+        after."""
         self._now_ms = 0
         self._now_us = 0
 
@@ -167,6 +170,7 @@ class ShardCore:
                         batches = batch_infos(scan(body, level="headers").table)
                     self._produce(asker, body, batches, flags & _ACKS_MASK, attributes)
                 elif api_key in REPLICA_APIS:
+                    self.is_stirred = True
                     self.replication.take(asker, flags, body, self._now_ms)
                 else:
                     self._answer(asker, body)
@@ -246,7 +250,12 @@ class ShardCore:
     def _answer(self, asker: Asker, body: memoryview) -> None:
         if asker.api_key == _FETCH:
             self.fetches.fetch(asker, decode_body(body, FetchRequest), self._now_ms)
-        elif asker.api_key == Api.LIST_OFFSETS:
+            return
+        if asker.api_key == _RELEASE:
+            self.fetches.release(unpack_u64(body))
+            return
+        self.is_stirred = True
+        if asker.api_key == Api.LIST_OFFSETS:
             _OffsetQuestion(self, asker, decode_body(body, ListOffsetsRequest)).ask()
         elif asker.api_key == Api.DESCRIBE_PARTITIONS:
             request = decode_body(body, DescribePartitionsRequest)
@@ -257,8 +266,6 @@ class ShardCore:
             self.deletions.delete(asker, decode_body(body, DeleteRecordsRequest))
         elif asker.api_key in GROUP_APIS:
             self.groups.answer(asker, body, self._now_ms)
-        elif asker.api_key == NodeApi.RELEASE:
-            self.fetches.release(unpack_u64(body))
         elif asker.api_key == NodeApi.LEFT:
             for session in unpack_u64(body):
                 self.groups.client_left(asker.outlet, session, self._now_ms)
@@ -317,6 +324,8 @@ class ShardCore:
         Readers first: their reply is the longer one, and the two leave together."""
         for event in events:
             hosted = self.hosting.by_name.get(event.log.name)
+            if hosted is None or hosted.replica is not None or not isinstance(event, Progress):
+                self.is_stirred = True
             if isinstance(event, Fenced):
                 self.hosting.fenced(event.log, event.error, self._now_ms)
             elif hosted is None or hosted.log is not event.log:

@@ -167,7 +167,7 @@ class Hosting:
 
     def find_led(self, partition: int) -> HostedPartition:
         """A partition that must be open, and led by this node; raises what its client should be told."""
-        found = self.find(partition)
+        found = self.hosted.get(partition) or self.find(partition)
         if found.replica is not None:
             found.replica.must_lead()
         return found

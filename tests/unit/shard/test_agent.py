@@ -11,6 +11,7 @@ from ringlog.controller.records import Delta, Identity, Partition, Topic, encode
 from ringlog.disk.choose import open_disk
 from ringlog.log.store import LogStore
 from ringlog.net.framing import Acks, Api
+from ringlog.net.messages import FetchPartition, FetchRequest, encode_body
 from ringlog.ring.board import ProcessState, Topology
 from ringlog.ring.frame import frame_header
 from ringlog.ring.link import LinkEnd
@@ -75,6 +76,12 @@ class World:
             api_key=Api.PRODUCE, partition=1, correlation=5, session=1, flags=Acks.ALL, body_bytes=len(batch)
         )
         self.net.send(header + batch)
+
+    def fetch(self, wait_ms: int) -> None:
+        """Read on at the end of the empty partition."""
+        body = encode_body(FetchRequest(0, wait_ms, 1, 1 << 20, [FetchPartition(1, 0, 1 << 20)]))
+        header = frame_header(api_key=Api.FETCH, partition=1, correlation=7, session=1, body_bytes=len(body))
+        self.net.send(header + body)
 
     def replies(self) -> int:
         found = len(self.net.reader.read_all())
@@ -201,3 +208,56 @@ def test_a_quiet_shard_wakes_up_for_a_flush_by_interval_and_only_for_that(world)
     now_ms += 20  # a last look, for what came during the flush
     cycle()
     assert world.agent._patience_s(now_ms, room=True) > 0.1
+
+
+def test_a_quiet_shard_wakes_up_for_a_fetch_whose_time_is_up(world):
+    world.delta(*TOPIC, version=3)
+    world.cycle()
+    now_us = time.monotonic_ns() // 1000
+    now_ms = now_us // 1000
+    world.fetch(wait_ms=40)
+    world.joined.bells[SHARD].ring()
+    world.agent.cycle(now_ms, now_us)
+    assert world.replies() == 0
+    assert world.agent._patience_s(now_ms + 10, room=True) <= 0.030
+    world.joined.bells[SHARD].ring()
+    world.agent.cycle(now_ms + 39, now_us)
+    assert world.replies() == 0
+    world.agent.cycle(now_ms + 40, now_us)
+    assert world.replies() == 1
+
+
+def test_a_shard_that_never_sleeps_ends_fetches_in_time(world):
+    """Requests that keep coming must not keep it from looking at what is due."""
+    world.delta(*TOPIC, version=3)
+    world.cycle()
+    links = world.agent._links
+    links.announce_wait = lambda: False  # there is always something to read
+    now_us = time.monotonic_ns() // 1000
+    now_ms = now_us // 1000
+    world.fetch(wait_ms=40)
+    for passed_ms in range(40):
+        world.agent.cycle(now_ms + passed_ms, now_us + 1000 * passed_ms)
+    assert world.replies() == 0
+    world.agent.cycle(now_ms + 40, now_us + 40_000)
+    assert world.replies() == 1
+
+
+def test_a_pass_that_only_carries_records_looks_at_nothing_else(world, monkeypatch):
+    world.delta(*TOPIC, version=3)
+    world.cycle()
+    now_us = time.monotonic_ns() // 1000
+    now_ms = now_us // 1000
+    world.joined.bells[SHARD].ring()
+    world.agent.cycle(now_ms, now_us)
+    looks = []
+    monkeypatch.setattr(world.agent.core.replication, "work", looks.append)
+    for _ in range(3):
+        world.produce()
+        world.joined.bells[SHARD].ring()
+        world.agent.cycle(now_ms, now_us)
+    assert not looks
+    world.delta(Topic(2, "u", {}), version=4, full=False)
+    world.joined.bells[SHARD].ring()
+    world.agent.cycle(now_ms, now_us)
+    assert looks
