@@ -128,7 +128,7 @@ def key_partitions(keys: Any, partitions: int) -> bytearray:
     """The partition of each key of a column, as int32; -1 for a key that is null. Releases the GIL."""
 
 def seal_for(data: Buffer, headroom: int, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-    """Gives the batch behind `headroom` bytes its producer's fields and its CRC, in place. Releases the GIL."""
+    """Gives the sealed batch behind `headroom` bytes its producer's fields, in place, without reading its records."""
 
 _Future = TypeVar("_Future")
 

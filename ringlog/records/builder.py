@@ -102,13 +102,13 @@ class BatchBuilder(Generic[F]):
         self._native.close()
 
     def finish(self, codec: Codec = Codec.NONE, level: int | None = None) -> bytearray:
-        """The batch behind HEADROOM bytes, compressed; `seal_for` must follow. Nothing can be appended any more."""
-        return _folded(self._native.finish(_FIELDS, False), codec, level)
+        """The batch behind HEADROOM bytes, compressed and sealed. Nothing can be appended any more."""
+        return _folded(self._native.finish(_FIELDS, codec is Codec.NONE), codec, level)
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """One batch of columns, behind HEADROOM bytes and not sealed yet."""
+    """One batch of columns, sealed, behind HEADROOM bytes."""
 
     data: bytearray | memoryview
     count: int
@@ -150,7 +150,7 @@ def cut_columns(
             start,
             stop,
             _FIELDS,
-            False,
+            codec is Codec.NONE,  # now, while it is in this core's cache; one that is folded is sealed then
             rows,
             bytes_target,
             HEADROOM,
@@ -179,7 +179,7 @@ def _too_large() -> BatchTooLarge:
 
 
 def seal_for(data: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-    """Give a batch behind HEADROOM bytes its producer's fields and its CRC, in place.
+    """Give a sealed batch behind HEADROOM bytes its producer's fields, in place; its CRC follows from the one it has.
 
     >>> builder = BatchBuilder(tuple, None, bytes_target=1024)
     >>> future, data = builder.append(b"x", None, 17, None), builder.finish()

@@ -68,4 +68,14 @@ int64_t stamp_batches(uint8_t* data, size_t size, const Stamp& stamp, Fault& fau
 // Writes the CRC of a batch whose other bytes are final.
 void seal_batch(uint8_t* batch, size_t size) noexcept;
 
+struct ProducerStamp {
+    int64_t producer_id;
+    int16_t producer_epoch;
+    int32_t base_sequence;
+};
+
+// Gives a sealed batch of at least a header its producer's fields. Its CRC follows from the one that it has and from
+// the few bytes that change: the records, which may be far from this core by now, are not read.
+void stamp_producer(uint8_t* batch, size_t size, const ProducerStamp& stamp) noexcept;
+
 }  // namespace ringlog

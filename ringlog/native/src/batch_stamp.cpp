@@ -1,4 +1,5 @@
-// Stamps batches in place: offset and epoch lie outside the CRC, append time lies inside and renews it.
+// Stamps batches in place: offset and epoch lie outside the CRC; append time and a producer's fields lie inside and
+// renew it.
 #include <limits>
 
 #include "batch_scan.hpp"
@@ -8,6 +9,17 @@ namespace ringlog {
 
 void seal_batch(uint8_t* batch, size_t size) noexcept {
     store_big(batch + at::kCrc, crc32c(batch + kCrcBegin, size - kCrcBegin));
+}
+
+void stamp_producer(uint8_t* batch, size_t size, const ProducerStamp& stamp) noexcept {
+    constexpr size_t kHeadSize = at::kRecords - kCrcBegin;
+    const uint32_t before = crc32c(batch + kCrcBegin, kHeadSize);
+    store_big(batch + at::kProducerId, stamp.producer_id);
+    store_big(batch + at::kProducerEpoch, stamp.producer_epoch);
+    store_big(batch + at::kBaseSequence, stamp.base_sequence);
+    const uint32_t change = before ^ crc32c(batch + kCrcBegin, kHeadSize);
+    const auto crc = load_big<uint32_t>(batch + at::kCrc);
+    store_big(batch + at::kCrc, crc32c_of_suffix(change, crc, size - at::kRecords));
 }
 
 int64_t stamp_batches(uint8_t* data, size_t size, const Stamp& stamp, Fault& fault) noexcept {

@@ -372,7 +372,7 @@ nb::bytearray key_partitions(nb::handle keys, int32_t partitions) {
     return found;
 }
 
-// Gives a whole batch behind `headroom` bytes its producer's fields, and its CRC.
+// Gives a sealed batch behind `headroom` bytes its producer's fields.
 void seal_for(nb::handle data, size_t headroom, int64_t producer_id, int16_t producer_epoch,
               int32_t base_sequence) {
     const PyBuffer buffer(data, PyBuffer::Access::kWrite);
@@ -380,11 +380,7 @@ void seal_for(nb::handle data, size_t headroom, int64_t producer_id, int16_t pro
         throw nb::value_error("not a batch");
     }
     uint8_t* const batch = buffer.writable() + headroom;
-    const nb::gil_scoped_release released;
-    store_big(batch + at::kProducerId, producer_id);
-    store_big(batch + at::kProducerEpoch, producer_epoch);
-    store_big(batch + at::kBaseSequence, base_sequence);
-    seal_batch(batch, buffer.size() - headroom);
+    stamp_producer(batch, buffer.size() - headroom, {producer_id, producer_epoch, base_sequence});
 }
 
 }  // namespace

@@ -49,6 +49,20 @@ def test_records_built_one_by_one_equal_the_twin(records, producer, epoch, seque
     assert not any(data[:HEADROOM])
 
 
+@given(record_lists(), st.sampled_from(list(Codec)), st.integers(0, 2**62), st.integers(0, 2**31 - 1))
+def test_a_batch_that_is_given_to_another_producer_later_is_as_if_it_had_been_from_the_start(
+    records, codec, producer, sequence
+):
+    builder, _ = build(old_enough(records))
+    data = builder.finish(codec)
+    once = bytearray(data)
+    seal_for(once, producer, 3, sequence)
+    for fields in ((producer // 2, 0, sequence // 3), (-1, -1, -1), (producer, 3, sequence)):
+        seal_for(data, *fields)
+        assert check(memoryview(data)[HEADROOM:])["producer_id"].tolist() == [fields[0]]
+    assert data == once
+
+
 @given(record_lists(), st.data())
 def test_records_of_columns_join_those_before_them_and_equal_the_twin(records, data):
     records = old_enough(records)
