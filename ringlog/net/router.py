@@ -34,8 +34,6 @@ RECEIVE_MESSAGES_MAX = 256
 CONNECTION_EVENTS_MAX = 64
 """Connections that come or go which are looked at in one pass: thousands at once must not hold up requests."""
 IDLE_WAIT_MS = 500
-DEPARTED_WAIT_MS = 10
-"""While a client that hung up is looked at: it may be about to die."""
 SHOW_US = 250_000
 EXPIRE_US = 10_000_000
 QUIET_BYTES = 48 * MIB
@@ -210,6 +208,7 @@ class RouterAgent:
         self._poller.register(self._socket.monitor, zmq.POLLIN)
         self._poller.register(links.bell.fd, zmq.POLLIN)
         self._departed = Departed()
+        self._poller.register(self._departed.fd, zmq.POLLIN)
         self._clock = LoopClock(stats)
         self._quiet_bytes = _private_bytes()
         self._has_messages = True
@@ -228,6 +227,7 @@ class RouterAgent:
         while self.service.peers.pending_count and time.monotonic() < until:
             self.cycle(receive=False)
         self._stats.show()
+        self._departed.close()
         self._socket.close()
 
     def cycle(self, *, receive: bool = True) -> None:
@@ -247,15 +247,13 @@ class RouterAgent:
         room = service.retry_overflow()
         room = self._links.pump() and room  # also while something waits: one full ring holds up no other
         self._show(now_us)
-        if self._departed.watching:
-            self._report_deaths()
         if service.has_image and not self._is_ready:
             self._is_ready = True
             self._board.set_state(self._process, ProcessState.READY)
         if now_us < self._spins_until_us:
             self._poll(0)
         elif not (self._has_messages and may_receive):
-            self._sleep((DEPARTED_WAIT_MS if self._departed.watching else IDLE_WAIT_MS) if room else 1)
+            self._sleep(IDLE_WAIT_MS if room else 1)
 
     def _sleep(self, wait_ms: int) -> None:
         """Wait for a message, a connection or a doorbell, unless a ring has something already."""
@@ -273,6 +271,8 @@ class RouterAgent:
                 self._has_messages = True
             elif source is self._socket.monitor:
                 self._follow_connections()
+            elif source == self._departed.fd:
+                self._report_deaths()
             else:
                 rung = True
         return rung
@@ -313,7 +313,7 @@ class RouterAgent:
         self._report_deaths()
 
     def _report_deaths(self) -> None:
-        if self._departed.watching:
+        if self._departed.is_watching:
             dead = self._departed.dead(time.monotonic_ns() // 1000)
             if dead:
                 self.service.clients_died(dead)
