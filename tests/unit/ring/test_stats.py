@@ -23,6 +23,14 @@ def test_a_value_lies_in_its_bucket(value):
     assert bucket == 0 or bucket_top(bucket - 1) <= value * 1.000001
 
 
+@pytest.mark.parametrize("value", [0, 1, 2, 3, 100, 2**20, 10**11, 10**13])
+def test_what_is_observed_is_counted_in_its_bucket(page, value):
+    stats = Stats(page, 0)
+    stats.observe("fetch_us", value, count=3)
+    stats.show()
+    assert page.rows[0]["fetch_us"][bucket_of(value)] == page.rows[0]["fetch_us"].sum() == 3
+
+
 @given(st.lists(st.floats(1, 1e9), min_size=1, max_size=50), st.floats(0.01, 1.0))
 def test_a_quantile_is_right_within_a_bucket(values, q):
     counts = np.zeros(BUCKETS, np.uint64)
