@@ -104,8 +104,10 @@ class Accumulator:
         self._delivery_timeout_s = settings.delivery_timeout_ms / 1000
         self.lock = threading.RLock()
         """Reentrant: a signal handler or a finalizer may produce while its thread is in here."""
-        self.changed = threading.Condition(self.lock)
+        self._changed = threading.Condition(self.lock)
         """Batches were done, or room came free."""
+        self._waiting = 0
+        """Callers in `wait_for`. To notify costs something also when there is none."""
         self.bytes_held = 0
         """Of closed batches. Open ones grow to at most batch_size before they count."""
         self.unfinished: dict[BatchState, None] = {}
@@ -199,10 +201,7 @@ class Accumulator:
             if opened is None:
                 return
             queue.open = None
-            opened.builder.close()
-            opened.state.count = opened.builder.count
-            opened.state.timestamps = opened.builder.timestamps
-            held = opened.builder.nbytes
+            opened.state.count, held, opened.state.timestamps = opened.builder.close()
             deadline_s = opened.opened_s + self._delivery_timeout_s
             queue.ready.append(Batch(opened.state, opened.acks, deadline_s, held, opened.builder))
             self.bytes_held += held
@@ -237,7 +236,17 @@ class Accumulator:
         with self.lock:
             self.bytes_held -= batch.bytes_held
             self.unfinished.pop(batch.state, None)
-            self.changed.notify_all()
+            if self._waiting:
+                self._changed.notify_all()
+
+    def wait_for(self, holds: Callable[[], bool], timeout_s: float | None) -> bool:
+        """Wait until something holds that batches which are done bring about; whether it does. Ctrl-C interrupts it."""
+        with self.lock:
+            self._waiting += 1  # before the first look
+            try:
+                return self._changed.wait_for(holds, timeout_s)
+            finally:
+                self._waiting -= 1
 
     def abandon(self) -> list[BatchState]:
         """Hold nothing any more; the batches that are not done, the oldest first."""
@@ -245,7 +254,7 @@ class Accumulator:
             left = list(self.unfinished)
             self.unfinished.clear()
             self.bytes_held = 0
-            self.changed.notify_all()
+            self._changed.notify_all()
         return left
 
 

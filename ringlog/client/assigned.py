@@ -85,11 +85,6 @@ class Assigned:
         self.readable_offset = UNKNOWN
         self.log_start_offset = UNKNOWN
 
-    @property
-    def settling(self) -> bool:
-        """The next thing to ask for is an offset, not records."""
-        return self.reset is not None and not self.chunks
-
     def replace_head(self, *parts: Chunk) -> None:
         """Put chunks that say the same together in the place of the first one."""
         self.chunks.popleft()

@@ -8,6 +8,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable
+from types import MethodType
 from typing import Any, TypeVar
 
 import msgspec
@@ -68,7 +69,8 @@ class Connection:
         self._ticks: list[Tick] = []
         self._at_end: list[Callable[[], Ended | None]] = []
         self._fork_handlers: list[Callable[[], Callable[[], None] | None]] = []
-        self._closed = False
+        self.closed = False
+        """Whether `close` was called."""
         self._near: Shares | None = None
         self._begin()
         _live.add(self)
@@ -85,7 +87,7 @@ class Connection:
     def send(self, request: Request) -> None:
         """Send a request from any thread. Exactly one of its two callbacks is called, once, on the I/O thread;
         only when the client is closed already, on the caller's."""
-        if self._closed:
+        if self.closed:
             request.on_error(ClientClosed("the client was closed"))
             return
         (self._loop or self._started()).send(request)
@@ -308,13 +310,14 @@ class Connection:
 
     def wake(self) -> None:
         """Let the I/O thread make a pass, and start it if it does not run."""
-        if not self._closed:
+        if not self.closed:
             (self._loop or self._started()).wake()
 
     def check_runs(self) -> None:
         """Raise why the I/O thread ended, if it has: a bug, which must not look like silence of the node."""
-        if self._loop is not None and not self._closed:
-            self._loop.check_runs()
+        loop = self._loop
+        if loop is not None and loop.ended is not None and not self.closed:
+            loop.check_runs()
 
     def on_io_thread(self) -> bool:
         """Whether the caller is the I/O thread, which must not wait for answers."""
@@ -325,13 +328,9 @@ class Connection:
         if self.on_io_thread():
             raise InvalidRequest("a callback may not wait for the node: hand the work to another thread")
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     def close(self) -> None:
         """End the thread and the connection; what is not answered fails with ClientClosed. Twice is fine."""
-        self._closed = True
+        self.closed = True
         with self._lock:
             finalizer = self._finalizer
         if finalizer is not None:
@@ -380,13 +379,13 @@ def _look_around(here: weakref.ref[Connection]) -> None:
 
 
 def _weakly(tick: Tick) -> Tick:
-    if not hasattr(tick, "__self__"):
+    if not isinstance(tick, MethodType):
         return tick
-    method: weakref.WeakMethod[Tick] = weakref.WeakMethod(tick)
+    function, here = tick.__func__, weakref.ref(tick.__self__)
 
     def call(now_s: float) -> float | None:
-        held = method()
-        return None if held is None else held(now_s)
+        held = here()
+        return None if held is None else function(held, now_s)
 
     return call
 

@@ -426,7 +426,7 @@ class Consumer:
 
     def _polled(self, timeout_s: float, take: Callable[[float], T | None]) -> T | None:
         """What `take` finds within the time. The group has its turn before, and whenever it wants one."""
-        if (self._group is None or not self._group.subscribed) and not self.assignment():
+        if (self._group is None or not self._group.subscribed) and not self._driver.reads_something():
             self._driver.check_open()
             raise InvalidRequest("there is nothing to read: call assign() or subscribe() first")
         if self._group is None:

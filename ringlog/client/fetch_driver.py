@@ -40,29 +40,39 @@ class FetchDriver:
     def __init__(self, connection: Connection, fetcher: Fetcher) -> None:
         self._connection = connection
         self._fetcher = fetcher
-        self._changed = threading.Condition()
+        self._renew_lock()
         self._interrupted = False
         self._room_untold = False
         """The poller made room, and the connection's thread does not know."""
         self._told_s = 0.0
         self._rack = fetcher.settings.client_rack
+        self._here = weakref.ref(self)
         connection.on_tick(self.tick)
         connection.on_end(self._io_ended)
         _live.add(self)
+
+    def _renew_lock(self) -> None:
+        # Entered by itself where nobody waits: a condition's own way to it costs two calls more.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
 
     # -- the poller's side -------------------------------------------------------------------------------------
 
     def look(self, at: Callable[[Fetcher], T]) -> T:
         """Read something of the fetcher."""
-        with self._changed:
+        with self._lock:
             return at(self._fetcher)
 
     def change(self, how: Callable[[Fetcher], T]) -> T:
         """Change the fetcher, and let what follows from it be asked for."""
-        with self._changed:
+        with self._lock:
             result = how(self._fetcher)
         self._connection.wake()
         return result
+
+    def reads_something(self) -> bool:
+        """Whether any partition is assigned."""
+        return bool(self._fetcher.assigned)
 
     def check_open(self) -> None:
         """Raise why nothing will come any more, if that is so."""
@@ -72,7 +82,7 @@ class FetchDriver:
 
     def interrupt(self) -> None:
         """Let the poller return from its wait, now or the next time that it would wait: it has something else to do."""
-        with self._changed:
+        with self._lock:
             self._interrupted = True
             self._changed.notify_all()
 
@@ -80,7 +90,7 @@ class FetchDriver:
         """The partition whose turn it is and the poller's position in it; waits until there is one, time is over or
         somebody interrupts."""
         while True:
-            with self._changed:
+            with self._lock:
                 self.check_open()
                 now_s = time.monotonic()
                 assigned = self._fetcher.head(now_s)
@@ -96,15 +106,15 @@ class FetchDriver:
 
     def next_head(self) -> tuple[Assigned, int] | None:
         """As `head`, for a poller that has records in its hands: waits for nothing, raises nothing."""
-        with self._changed:
-            assigned = self._fetcher.head(time.monotonic(), may_raise=False)
+        with self._lock:
+            assigned = self._fetcher.head(0.0, may_raise=False)  # the time is for what is raised
             return None if assigned is None else (assigned, assigned.position)
 
     def advance(self, assigned: Assigned, position: int) -> None:
         """The poller took what lies below a position."""
-        with self._changed:
+        with self._lock:
             self._room_untold |= self._fetcher.advance(assigned, position)
-            hungry = self._fetcher.hungry
+            hungry = self._room_untold and self._fetcher.hungry
         if self._room_untold:
             now_s = time.monotonic()
             if hungry or now_s >= self._told_s + _TELL_ROOM_S:
@@ -119,7 +129,7 @@ class FetchDriver:
         deadline_s = time.monotonic() + timeout_s
         some = list(tps)
         self._connection.wake()
-        with self._changed:
+        with self._lock:
             while self._fetcher.unsettled(some):
                 self.check_open()
                 left_s = deadline_s - time.monotonic()
@@ -132,7 +142,7 @@ class FetchDriver:
 
     def tick(self, now_s: float) -> float | None:
         """Send what is due. Called on the connection's thread, on each of its passes."""
-        with self._changed:
+        with self._lock:
             if self._rack:
                 self._fetcher.near_nodes = self._connection.nodes_in(self._rack)
             asks, next_s = self._fetcher.due(now_s)
@@ -143,7 +153,7 @@ class FetchDriver:
         return next_s
 
     def _send(self, ask: Ask) -> None:
-        here = weakref.ref(self)
+        here = self._here
 
         def on_reply(header: Header, body: memoryview) -> None:
             driver = here()
@@ -156,14 +166,14 @@ class FetchDriver:
                     except StaleMetadata as lags:
                         on_error(lags)
                         return
-                with driver._changed:
+                with driver._lock:
                     ask.answered(body, time.monotonic())
                     driver._changed.notify_all()
 
         def on_error(error: RinglogError) -> None:
             driver = here()
             if driver is not None:
-                with driver._changed:
+                with driver._lock:
                     ask.failed(error, time.monotonic())
                     driver._changed.notify_all()
 
@@ -184,19 +194,19 @@ class FetchDriver:
 
     def _io_ended(self, why: RinglogError) -> None:
         """The poller finds out by itself, once it looks."""
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()
 
     # -- forks -------------------------------------------------------------------------------------------------
 
     def _freeze(self) -> None:
-        self._changed.acquire()
+        self._lock.acquire()
 
     def _thaw(self) -> None:
-        self._changed.release()
+        self._lock.release()
 
     def _begin_in_child(self) -> None:
-        self._changed = threading.Condition()
+        self._renew_lock()
         self._fetcher.forget_flights()
         self._room_untold = True  # nothing is under way, and there is no thread yet that would ask for it
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ringlog.client.assigned import Assigned
 from ringlog.limits import FETCH_BYTES_MAX
 from ringlog.net.messages import FetchedPartition, FetchPartition, FetchRequest
@@ -11,7 +9,7 @@ from ringlog.net.messages import FetchedPartition, FetchPartition, FetchRequest
 _UNSURE = -1
 """In place of an offset: the shard has the partition in the session, and should be told where to read."""
 
-Asked = Mapping[int, tuple[Assigned, int, int]]
+Asked = dict[int, tuple[Assigned, int, int]]
 """By node-wide id: the partition, its generation and the offset that was asked for."""
 
 
@@ -42,14 +40,13 @@ class FetchSession:
         follower: bool = False,
     ) -> FetchRequest:
         """The request for exactly these partitions."""
-        known = self._known
-        told = [
-            FetchPartition(partition, offset, partition_bytes_max)
-            for partition, (_, _, offset) in asked.items()
-            if known.get(partition) != offset
-        ]
+        known, self._known = self._known, {}
+        told: list[FetchPartition] = []
+        for partition, (_, _, offset) in asked.items():
+            self._known[partition] = offset
+            if known.get(partition) != offset:
+                told.append(FetchPartition(partition, offset, partition_bytes_max))
         forget = [partition for partition in known if partition not in asked]
-        self._known = {partition: offset for partition, (_, _, offset) in asked.items()}
         self.asked = asked
         return FetchRequest(self.number, wait_ms, bytes_min, bytes_max, told, forget, follower)
 
@@ -57,12 +54,15 @@ class FetchSession:
         """A reply came. Where it brought something, the shard's offset may have moved or not: it is told anew."""
         self.asked = None
         self.number = number
-        self.brought_bytes = sum([row.data.nbytes for row in rows])
         if number == 0:
             self._known = {}
+        brought_bytes = 0
         for row in rows:
-            if (row.error or row.data.nbytes) and row.partition in self._known:
+            nbytes = row.data.nbytes
+            brought_bytes += nbytes
+            if (row.error or nbytes) and row.partition in self._known:
                 self._known[row.partition] = _UNSURE
+        self.brought_bytes = brought_bytes
 
     def lost(self) -> None:
         """No answer, or one that tells of no session: begin a new one."""

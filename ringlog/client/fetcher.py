@@ -9,6 +9,7 @@ its generation is the one that was asked with.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from ringlog.client.assigned import Assigned, Place
 from ringlog.client.assignment import Assignment
@@ -55,10 +56,11 @@ class Fetcher(Assignment):
     def due(self, now_s: float) -> tuple[list[Ask], float | None]:
         """What to ask now, and when to look again even if nothing happens."""
         asks: list[Ask] = []
+        if not self.waiting:
+            return asks, None
         fetches: dict[int, list[Assigned]] = {}
         lookups: dict[int, list[Assigned]] = {}
         next_s: float | None = None
-        full = self.full
         for assigned in list(self.waiting):
             if assigned.in_flight or assigned.failure is not None:
                 del self.waiting[assigned]
@@ -67,17 +69,18 @@ class Fetcher(Assignment):
             elif assigned.misplaced:
                 if assigned.tp.topic not in self._refreshing:
                     asks.append(refresh_places(self, assigned.tp.topic, self._refreshing))
-            elif assigned.settling:
+            elif assigned.reset is not None and not assigned.chunks:
                 lookups.setdefault(assigned.place.lane, []).append(assigned)
             elif assigned.reset is not None or assigned.paused:
                 del self.waiting[assigned]
-            elif self.has_enough(assigned) or (full and assigned.chunks):
+            elif assigned.chunks and (self.has_enough(assigned) or self.full):
                 del self.waiting[assigned]
                 self.sated.add(assigned)
             else:
                 lane = self._near_lane(assigned, now_s) if self.near_nodes else assigned.place.lane
                 fetches.setdefault(lane, []).append(assigned)
-        asks.extend(look_up_offsets(self, some) for some in lookups.values())
+        if lookups:
+            asks.extend(look_up_offsets(self, some) for some in lookups.values())
         for lane, some in fetches.items():
             ask = self._fetch(lane, some[:FETCH_PARTITIONS_MAX])
             if ask is not None:
@@ -118,16 +121,26 @@ class Fetcher(Assignment):
         if sessions is None:
             self._forget_lanes()
             sessions = self._lanes[lane] = [FetchSession() for _ in range(_SESSIONS_PER_LANE)]
-        session = next((session for session in sessions if session.asked is None), None)
-        others = [other for other in sessions if other.asked is not None]
+        session: FetchSession | None = None
+        under_way, ends_soon = 0, False
+        for one in sessions:
+            if one.asked is not None:
+                under_way += 1
+                ends_soon |= one.brief
+            elif session is None:
+                session = one
         if session is None:
             return None
-        if any(other.brief for other in others) and all(assigned.quiet for assigned in some):
-            # It ends soon, and then one long wait covers its partitions and these.
+        if ends_soon and all(assigned.quiet for assigned in some):
+            # Then one long wait covers its partitions and these.
             return None
-        session.brief = len(others) == _SESSIONS_PER_LANE - 1
-        asked: Asked = {a.place.partition: (a, a.generation, a.fetch_offset) for a in some}
+        session.brief = under_way == _SESSIONS_PER_LANE - 1
+        asked: Asked = {}
+        brings_little = session.brought_bytes < _LITTLE_BYTES
         for assigned in some:
+            asked[assigned.place.partition] = (assigned, assigned.generation, assigned.fetch_offset)
+            if assigned.fetch_offset < assigned.readable_offset:
+                brings_little = False
             self.fly(assigned)
         settings = self.settings
         # Lanes share the budget, so that many of them cannot fill the memory at once. A single one has half of it: the
@@ -148,23 +161,24 @@ class Fetcher(Assignment):
             encode_body(request),
             some[0].place.partition,
             (settings.fetch_max_wait_ms + settings.request_timeout_ms) / 1000,
-            lambda body, now_s: self._fetched(session, asked, body, now_s, lane < 0),
-            lambda error, now_s: self._not_fetched(session, asked, error, now_s, lane < 0),
+            partial(self._fetched, session, asked, lane < 0),
+            partial(self._not_fetched, session, asked, lane < 0),
             node=self._near_lanes[lane] if lane < 0 else some[0].place.node,
             to_leader=lane >= 0,
             waits_s=request.wait_ms / 1000,
-            landing_bytes=0 if _brings_little(session, some) else request.bytes_max + LANDING_SPARE_BYTES,
+            # At the end of logs that grow slowly a place for the reply costs more than it saves.
+            landing_bytes=0 if brings_little else request.bytes_max + LANDING_SPARE_BYTES,
         )
 
     def _fetched(
-        self, session: FetchSession, asked: Asked, body: memoryview, now_s: float, near: bool
+        self, session: FetchSession, asked: Asked, near: bool, body: memoryview, now_s: float
     ) -> None:
         if session.asked is not asked:
             return
         try:
             number, rows = unpack_fetch_reply(body)
         except CorruptFrame as wrong:
-            self._not_fetched(session, asked, wrong, now_s, near)
+            self._not_fetched(session, asked, near, wrong, now_s)
             return
         session.answered(number, rows)
         for assigned, generation, _ in asked.values():
@@ -208,7 +222,7 @@ class Fetcher(Assignment):
         self.enqueue(assigned)
 
     def _not_fetched(
-        self, session: FetchSession, asked: Asked, error: RinglogError, now_s: float, near: bool
+        self, session: FetchSession, asked: Asked, near: bool, error: RinglogError, now_s: float
     ) -> None:
         if session.asked is not asked:
             return
@@ -221,11 +235,6 @@ class Fetcher(Assignment):
                     assigned.far_until_s = now_s + _FAR_S
                 elif not only_session:
                     self.went_wrong(assigned, error, now_s)
-
-
-def _brings_little(session: FetchSession, some: list[Assigned]) -> bool:
-    """At the end of logs that grow slowly a place for the reply costs more than it saves."""
-    return session.brought_bytes < _LITTLE_BYTES and all(a.fetch_offset >= a.readable_offset for a in some)
 
 
 def _sentence(row: FetchedPartition, at: str) -> str:

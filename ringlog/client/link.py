@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
+from math import inf
 
 from ringlog.client.cluster_view import ClusterView
 from ringlog.client.near_memory import BATCH_BYTES_MIN, NearMemory, Shares
@@ -57,6 +58,7 @@ _GREETING_S = 5.0
 _IPC_AGAIN_S = 30.0
 _RECEIVE_FRAMES_MAX = 256
 """Frames taken in one pass, so that a flood of replies does not keep requests from leaving."""
+_ERROR = int(Flag.ERROR)
 _REPEATABLE = (Api.METADATA, Api.INIT_PRODUCER)
 
 
@@ -100,6 +102,8 @@ class Link:
         self._next_endpoint_s: float | None = None
         self._session = Session()
         self._heard_s = now_s
+        self._late_s = 0.0
+        """Nothing that it carries is late before this time, as the last `next_s` found."""
         self._ipc_not_before_s: dict[str, float] = {}
         self._ever_up = False
         self._why_down = ""
@@ -116,15 +120,19 @@ class Link:
     # -- requests and replies --------------------------------------------------------------------------------
 
     def step(self, now_s: float) -> bool:
-        """Take what came, fail what is late, go on to another endpoint if it is time to. True: there may be more."""
-        dealer = self._dealer
-        for change in dealer.changes():
-            if self._dealer is dealer and self.state is not LinkState.ENDED:
-                self._changed(change, now_s)
-        if self.state is LinkState.ENDED:
-            return False
-        more = self._dealer.has_frames and self._receive(now_s)
-        self._expire(now_s)
+        """Take what came, fail what is late, go on to another endpoint if it is time to. True: there may be more.
+        `next_s` is to be asked before each step but the first."""
+        more = False
+        if self._sockets.ready or self.state is not LinkState.READY:
+            dealer = self._dealer
+            for change in dealer.changes():
+                if self._dealer is dealer and self.state is not LinkState.ENDED:
+                    self._changed(change, now_s)
+            if self.state is LinkState.ENDED:
+                return False
+            more = self._dealer.has_frames and self._receive(now_s)
+        if now_s >= self._late_s:
+            self._expire(now_s)
         if self.state is not LinkState.READY:
             self._try_another(now_s)
         return more
@@ -169,26 +177,29 @@ class Link:
 
     def _receive(self, now_s: float) -> bool:
         self._heard_s = now_s
+        session = self._session
         for _ in range(_RECEIVE_FRAMES_MAX):
             frame = self._dealer.receive()
             if frame is None:
                 return False
             try:
-                match = self._session.match(frame)
+                match = session.match(frame)
             except (CorruptFrame, UnsupportedVersion) as wrong:
                 self._lose(now_s, f"{self.endpoint} does not speak this protocol: {wrong}")
                 if self.state is LinkState.CONNECTING:
                     self._connect(now_s, self.endpoint)
                 return False
-            if match is None:
-                continue
-            if match.header.flags & Flag.ERROR:
-                match.request.on_error(_error_in(match.body))
-                continue
-            try:
-                match.request.on_reply(match.header, match.body)
-            except CorruptFrame as unreadable:
-                match.request.on_error(unreadable)
+            if match is not None:
+                request, header, body = match
+                if header.flags & _ERROR:
+                    request.on_error(_error_in(body))
+                else:
+                    try:
+                        request.on_reply(header, body)
+                    except CorruptFrame as unreadable:
+                        request.on_error(unreadable)
+            if not session.pending:
+                return False  # what comes now answers nothing: the next wait tells of it
         return True
 
     def _expire(self, now_s: float) -> None:
@@ -220,10 +231,13 @@ class Link:
     def next_s(self) -> float | None:
         """When to look again though nothing comes."""
         answer_s = self._session.next_deadline_s()
+        self._late_s = inf if answer_s is None else answer_s
         if self.state is LinkState.READY and not self.outbox:
             return answer_s
-        times = [answer_s, self._patience_end_s(), *(request.deadline_s for request in self.outbox)]
-        return min((at_s for at_s in times if at_s is not None), default=None)
+        self._late_s = min([self._late_s, *(request.deadline_s for request in self.outbox)])
+        patient_s = self._patience_end_s()
+        soonest_s = self._late_s if patient_s is None else min(self._late_s, patient_s)
+        return None if soonest_s == inf else soonest_s
 
     def end(self, why: RinglogError) -> None:
         """Close it, and fail all that it carries."""

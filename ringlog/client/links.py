@@ -84,7 +84,7 @@ class Links:
             refused, self._refused = self._refused, []
             for request, why in refused:
                 request.on_error(why)
-        for link in list(self._all):
+        for link in self._all:
             more |= link.step(now_s)
         if self._moves_seen != self._view.moves:
             self._recall(now_s)

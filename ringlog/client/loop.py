@@ -50,7 +50,8 @@ class Loop:
         self._woken = False
         self._stopping = False
         self._leave = ANY_NODE
-        self._ended: RinglogError | None = None
+        self.ended: RinglogError | None = None
+        """Why the thread has ended, once it has. `check_runs` raises it."""
         self._lock = threading.Lock()
         """Between `send` and the end of the thread: no request is left in an inbox that nobody empties."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -72,13 +73,13 @@ class Loop:
         """Queue a request; it leaves in the order of the calls."""
         request.deadline_s = time.monotonic() + request.timeout_s
         with self._lock:
-            if self._ended is None:
+            ended = self.ended
+            if ended is None:
                 self._inbox.append(request)
-        if self._ended is not None:
-            request.on_error(self._ended)
-            return
-        if not self.on_thread():  # which sends what it queued before it sleeps
-            self._nudge()
+        if ended is not None:
+            request.on_error(ended)
+        elif self._sleeping:  # else it looks into the inbox before it sleeps
+            os.eventfd_write(self._wake_fd, 1)
 
     def leave_home(self, node: int) -> None:
         """Ask another node than this one what any node can answer."""
@@ -95,12 +96,15 @@ class Loop:
 
     def wake(self) -> None:
         """Let the thread make a pass. Cheap while it is awake; raises why it ended when it has."""
-        self.check_runs()
-        self._nudge()
+        if self.ended is not None:
+            self.check_runs()
+        self._woken = True
+        if self._sleeping:
+            os.eventfd_write(self._wake_fd, 1)
 
     def check_runs(self) -> None:
         """Raise why the thread ended, if it has: anew each time, or the one would gather the frames of all."""
-        ended = self._ended
+        ended = self.ended
         if ended is not None:
             raise type(ended)(str(ended)) from ended
 
@@ -144,7 +148,7 @@ class Loop:
     def _end(self, why: RinglogError) -> None:
         """Whatever ended the thread, and whatever else breaks now: everyone who waits is told."""
         with self._lock:
-            self._ended = why
+            self.ended = why
         left = self._links.end() if hasattr(self, "_links") else []
         for tell in [*(r.on_error for r in (*left, *self._inbox)), *self._at_end]:
             call_safely(tell, why)
@@ -163,14 +167,18 @@ class Loop:
         if self._leave != ANY_NODE:
             node, self._leave = self._leave, ANY_NODE
             links.leave_home(node, now_s)
-        next_s = self._next_tick_s(now_s)
+        next_s: float | None = None
+        for tick in self._ticks:
+            at_s = tick(now_s)
+            if at_s is not None and (next_s is None or at_s < next_s):
+                next_s = at_s
         while inbox:
             links.take(inbox.popleft(), now_s)
         if links.flush(now_s):
             self._woken = True
-        links_s = links.next_s()
-        if links_s is not None:
-            next_s = links_s if next_s is None else min(next_s, links_s)
+        at_s = links.next_s()
+        if at_s is not None and (next_s is None or at_s < next_s):
+            next_s = at_s
         self._sleeping = True
         idle = not self._woken and not self._stopping and not inbox
         wait_s = (None if next_s is None else max(0.0, next_s - time.monotonic())) if idle else 0.0
@@ -178,14 +186,6 @@ class Loop:
         self._sleeping = False
         if woken:
             os.eventfd_read(self._wake_fd)
-
-    def _next_tick_s(self, now_s: float) -> float | None:
-        soonest: float | None = None
-        for tick in list(self._ticks):
-            at_s = tick(now_s)
-            if at_s is not None and (soonest is None or at_s < soonest):
-                soonest = at_s
-        return soonest
 
 
 @functools.cache

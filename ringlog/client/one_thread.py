@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from ringlog.errors import InvalidRequest
@@ -18,16 +17,14 @@ class OneThread:
     """Held by the thread that is in a call; its own callbacks and signal handlers may call again."""
 
     def __init__(self) -> None:
-        self._held = threading.RLock()
+        held = threading.RLock()
+        self._acquire = held.acquire
+        self.leave = held.release
 
-    def __enter__(self) -> None:
-        if not self._held.acquire(blocking=False):
+    def enter(self) -> None:
+        """InvalidRequest while another thread is in there; else `leave` must follow."""
+        if not self._acquire(blocking=False):
             raise InvalidRequest("another thread uses this consumer just now: give each thread its own")
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._held.release()
 
 
 class Guarded(Protocol):
@@ -44,7 +41,11 @@ def alone(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P],
 
     @functools.wraps(method)
     def call(self: S, /, *arguments: P.args, **named: P.kwargs) -> T:
-        with self._one_thread:
+        one_thread = self._one_thread
+        one_thread.enter()
+        try:
             return method(self, *arguments, **named)
+        finally:
+            one_thread.leave()
 
     return call

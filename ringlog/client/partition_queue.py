@@ -13,7 +13,7 @@ new producer id the first batch travels alone: a node takes any sequence from a 
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ringlog.client.cluster_view import NO_LEADER, node_of
@@ -27,6 +27,7 @@ from ringlog.records.builder import BatchBuilder
 
 SEQUENCE_COUNT = 2**31
 """Sequences go round after this many."""
+_NO_DATA = memoryview(b"")
 
 
 class ProducerId(NamedTuple):
@@ -48,7 +49,7 @@ class Batch:
     """What it takes of the producer's buffer."""
     builder: BatchBuilder[RecordFuture] | None
     """Until it first leaves; None for one that was made whole."""
-    data: bytearray | memoryview = field(default_factory=bytearray)
+    data: bytearray | memoryview = _NO_DATA
     """Behind HEADROOM bytes; empty while the builder has it."""
     near_at: int = -1
     """Where it lies in the producer's `NearMemory`, if it does."""

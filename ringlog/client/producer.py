@@ -17,7 +17,7 @@ from ringlog.client.futures import ManyFuture, Part, RecordFuture
 from ringlog.client.many import Chunk, Rows, chunks_of, refused_time, rows_by_partition
 from ringlog.client.near_memory import near_memory
 from ringlog.client.partition_queue import Batch, PartitionQueue, ProducerId
-from ringlog.client.sender import Send, Sender
+from ringlog.client.sender import Sender
 from ringlog.client.settings import ProducerSettings, acks_of, settings_of
 from ringlog.client.topic_watch import TopicWatch
 from ringlog.client.waits import checked_s
@@ -274,10 +274,7 @@ class Producer:
         if self._connection.on_io_thread():
             raise BufferFull("a callback may not wait for room; produce from another thread")
         patience_s = self._settings.max_block_ms / 1000
-        with accumulator.changed:
-            free = accumulator.changed.wait_for(
-                lambda: accumulator.has_room() or self._connection.closed, patience_s
-            )
+        free = accumulator.wait_for(lambda: accumulator.has_room() or self._connection.closed, patience_s)
         if self._connection.closed:
             raise ClientClosed(_CLOSED)
         if not free:
@@ -288,11 +285,11 @@ class Producer:
 
     def _named(self, queues: TopicQueues, partition: int) -> PartitionQueue:
         """The queue of a partition that the caller named."""
-        try:
-            return queues.queue(partition)
-        except InvalidRequest:
-            if type(partition) is not int or partition < 0 or self._connection.on_io_thread():
-                raise
+        known_queues = queues.queues
+        if type(partition) is int and 0 <= partition < len(known_queues):
+            return known_queues[partition]
+        if type(partition) is not int or partition < 0 or self._connection.on_io_thread():
+            return queues.queue(partition)  # which says what is wrong
         # It may have been added since we last looked.
         self._connection.forget(queues.name)
         known = self._connection.topic(queues.name, timeout_s=self._settings.max_block_ms / 1000)
@@ -340,11 +337,8 @@ class Producer:
                     raise RequestTimeout(f"{count} batches were not acknowledged within {timeout} s")
             # With acks=0 they are done for their futures, and may still be on their way.
             left_s = None if until_s is None else max(0.0, until_s - time.monotonic())
-            with accumulator.changed:
-                if not accumulator.changed.wait_for(
-                    lambda: accumulator.unfinished.keys().isdisjoint(waiting), left_s
-                ):
-                    raise RequestTimeout(f"not all batches were received by the node within {timeout} s")
+            if not accumulator.wait_for(lambda: accumulator.unfinished.keys().isdisjoint(waiting), left_s):
+                raise RequestTimeout(f"not all batches were received by the node within {timeout} s")
         finally:
             with self._lock:
                 self._sender.flushing -= 1
@@ -381,26 +375,36 @@ class Producer:
 
     def _tick(self, now_s: float) -> float | None:
         sender = self._sender
-        for send in sender.step(now_s):
-            self._send(send, now_s)
-        if sender.needs_producer and not self._asked_producer and now_s >= self._ask_producer_at_s:
-            self._ask_producer()
-        look_at_s = self._watch.step(now_s)
+        for queue, batch in sender.step(now_s):
+            self._send(queue, batch, now_s)
         next_s = sender.next_time_s()
-        if sender.needs_producer and not self._asked_producer:
-            next_s = self._ask_producer_at_s if next_s is None else min(next_s, self._ask_producer_at_s)
-        if look_at_s is not None:
-            next_s = look_at_s if next_s is None else min(next_s, look_at_s)
+        if sender.needs_producer:
+            if not self._asked_producer and now_s >= self._ask_producer_at_s:
+                self._ask_producer()
+            if not self._asked_producer:
+                next_s = self._ask_producer_at_s if next_s is None else min(next_s, self._ask_producer_at_s)
+        if sender.stale or now_s >= self._watch.calm_until_s:
+            look_at_s = self._watch.step(now_s)
+            if look_at_s is not None:
+                next_s = look_at_s if next_s is None else min(next_s, look_at_s)
         return next_s
 
-    def _send(self, send: Send, now_s: float) -> None:
-        queue, batch = send
+    def _send(self, queue: PartitionQueue, batch: Batch, now_s: float) -> None:
         left_s = max(0.001, batch.deadline_s - now_s)
+        # The sender, not the producer: a producer that nobody holds can go while answers are due.
+        sender = self._sender
+
+        def on_reply(header: Header, body: memoryview) -> None:
+            sender.on_reply(queue, batch, ProduceReply.unpack(body))
+
+        def on_error(error: RinglogError) -> None:
+            sender.on_error(queue, batch, error, time.monotonic())
+
         request = Request(
             Api.PRODUCE,
             batch.data,
-            self._on_reply(queue, batch),
-            self._on_error(queue, batch),
+            on_reply,
+            on_error,
             partition=queue.partition,
             flags=Acks.RECEIVED if batch.acks is Acks.NONE else batch.acks,
             timeout_s=min(self._settings.request_timeout_ms / 1000, left_s),
@@ -410,24 +414,7 @@ class Producer:
         )
         self._connection.send(request)
         if batch.acks is Acks.NONE:
-            self._sender.let_go(batch)
-
-    def _on_reply(self, queue: PartitionQueue, batch: Batch) -> Callable[[Header, memoryview], None]:
-        # The sender, not the producer: a producer that nobody holds can go while answers are due.
-        sender = self._sender
-
-        def on_reply(header: Header, body: memoryview) -> None:
-            sender.on_reply(queue, batch, ProduceReply.unpack(body))
-
-        return on_reply
-
-    def _on_error(self, queue: PartitionQueue, batch: Batch) -> Callable[[RinglogError], None]:
-        sender = self._sender
-
-        def on_error(error: RinglogError) -> None:
-            sender.on_error(queue, batch, error, time.monotonic())
-
-        return on_error
+            sender.let_go(batch)
 
     def _ask_producer(self) -> None:
         self._asked_producer = True

@@ -8,7 +8,6 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable
-from typing import NamedTuple
 
 from ringlog.client.accumulator import Accumulator
 from ringlog.client.futures import NO_DURABILITY, NO_OFFSET
@@ -38,12 +37,8 @@ _TIMERS_SPARE = 64
 """Timers that count no more which are kept, beside one for each queue, before they are cleared away."""
 _DURABILITY_WORDS = {int(one): one.name.lower() for one in Durability}
 
-
-class Send(NamedTuple):
-    """A batch to send to the partition of its queue, its data sealed."""
-
-    queue: PartitionQueue
-    batch: Batch
+Send = tuple[PartitionQueue, Batch]
+"""A batch to send to the partition of its queue, its data sealed."""
 
 
 class Sender:
@@ -84,7 +79,10 @@ class Sender:
     def step(self, now_s: float) -> list[Send]:
         """What to send now, in order."""
         sends: list[Send] = []
-        due = dict.fromkeys(self._take_touched()) if self._accumulator.touched else {}
+        due: dict[PartitionQueue, None] = {}
+        touched = self._accumulator.touched
+        for _ in range(len(touched)):
+            due[touched.popleft()] = None
         while self._timers and self._timers[0][0] <= now_s:
             at_s, _, queue = heapq.heappop(self._timers)
             if queue.timer_s == at_s:  # else an earlier one took its place
@@ -98,10 +96,6 @@ class Sender:
     def next_time_s(self) -> float | None:
         """When `step` has something to do by time alone; touches are told by waking."""
         return self._timers[0][0] if self._timers else None
-
-    def _take_touched(self) -> list[PartitionQueue]:
-        touched = self._accumulator.touched
-        return [touched.popleft() for _ in range(len(touched))]
 
     def _serve(self, queue: PartitionQueue, now_s: float, sends: list[Send]) -> None:
         if queue.gone is not None:
@@ -125,7 +119,7 @@ class Sender:
                 self._waiting[queue] = None
         few_bytes = 0 if self.flushing else self._few_bytes
         while queue.ready or queue.open is not None:
-            next_batch = queue.next_to_send(self._idempotent)
+            next_batch = queue.next_to_send(self._idempotent) if queue.ready else None
             if next_batch is not None:
                 self._leave(queue, next_batch, sends)
             elif self._lingered(queue, now_s) and queue.wants_open(self._idempotent, few_bytes):
@@ -153,7 +147,7 @@ class Sender:
             number, epoch = (-1, -1) if producer is None else producer
             seal_for(batch.data, number, epoch, batch.sequence)
         batch.attempts += 1
-        sends.append(Send(queue, batch))
+        sends.append((queue, batch))
 
     def _set_timer(self, queue: PartitionQueue, now_s: float) -> None:
         at_s = queue.next_time_s(self._linger_s)

@@ -36,6 +36,8 @@ class TopicWatch:
         self._sender = sender
         self._topics = topics
         self._looked_s = -_LOOK_AT_TOPICS_S
+        self.calm_until_s = 0.0
+        """Until then `step` has nothing to do or to say, unless the sender finds something stale."""
         self._pause_s = _LOOK_AGAIN_S
         self._misplaced: set[str] = set()
         """Topics whose metadata proved wrong, and no others have come yet."""
@@ -49,7 +51,11 @@ class TopicWatch:
         if now_s >= look_at_s and self._topics:
             self._look()
             self._looked_s, look_at_s = now_s, now_s + self._pause_s
-        return look_at_s if self._sender.stale or self._misplaced else None
+        if self._sender.stale or self._misplaced:
+            self.calm_until_s = 0.0
+            return look_at_s
+        self.calm_until_s = self._looked_s + _LOOK_AT_TOPICS_S
+        return None
 
     def _look(self) -> None:
         connection = self._connection

@@ -6,12 +6,13 @@ from enum import Enum
 from typing import Any
 
 import zmq
+from zmq.backend import zmq_poll
 from zmq.utils.monitor import recv_monitor_message
 
 from ringlog import limits
 from ringlog.net.addresses import is_ipv6
 from ringlog.net.descriptors import widen
-from ringlog.net.lending import send_lent, take_back
+from ringlog.net.lending import LENT_BYTES_MIN, send_lent, take_back
 
 HEARTBEAT_INTERVAL_MS = 2_000
 HEARTBEAT_TIMEOUT_MS = 6_000
@@ -110,12 +111,13 @@ class Dealer:
         """Hand one frame to the socket; False when it has no room or no connection. A large one is not copied, and must
         not be changed any more."""
         try:
-            if not send_lent(self._socket, frame, _NOBLOCK):
+            if len(frame) < LENT_BYTES_MIN or not send_lent(self._socket, frame, _NOBLOCK):
                 self._socket.send(frame, _NOBLOCK, copy=True)
         except zmq.Again:
             self._want_room(True)
             return False
-        self._want_room(False)
+        if self._wants_room:
+            self._want_room(False)
         return True
 
     @property
@@ -160,19 +162,24 @@ class Sockets:
         self._poller = zmq.Poller()
         self._wake_fd = wake_fd
         self._poller.register(wake_fd, zmq.POLLIN)
-        self._ready: set[Any] = set()
-        """What had something when the last wait ended."""
+        self.ready: set[Any] = set()
+        """The sockets that had something when the last wait ended."""
 
     def dealer(self, endpoint: str) -> Dealer:
         """Begin to connect to an endpoint."""
-        return Dealer(self._context, endpoint, self._poller, self._ready)
+        return Dealer(self._context, endpoint, self._poller, self.ready)
 
     def wait(self, timeout_s: float | None) -> bool:
         """Return when a socket or the wake-up has something, or when the time is over; whether it was the wake-up."""
-        found = self._poller.poll(None if timeout_s is None else max(0, int(timeout_s * 1000 + 0.999)))
-        self._ready.clear()
-        self._ready.update(source for source, _ in found)
-        return self._wake_fd in self._ready
+        found = zmq_poll(self._poller.sockets, -1 if timeout_s is None else int(timeout_s * 1000 + 0.999))
+        woken = False
+        self.ready.clear()
+        for source, _ in found:
+            if source == self._wake_fd:
+                woken = True
+            else:
+                self.ready.add(source)
+        return woken
 
     def close(self) -> None:
         """End ZeroMQ's own threads. Also a socket that a bug left open does not keep them: the end would never come."""

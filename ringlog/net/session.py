@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from ringlog import limits
 from ringlog.errors import RinglogError, check
@@ -66,14 +66,6 @@ class Request:
         return len(self.body) - (HEADER_BYTES if self.headroom else 0)
 
 
-class Match(NamedTuple):
-    """A reply, and the request that it answers."""
-
-    request: Request
-    header: Header
-    body: memoryview
-
-
 class Session:
     """Requests that were sent on one connection and are not answered yet."""
 
@@ -84,7 +76,8 @@ class Session:
     ) -> None:
         self._requests_max = requests_max
         self._bytes_max = bytes_max
-        self._pending: dict[int, Request] = {}
+        self.pending: dict[int, Request] = {}
+        """By correlation, in the order they were sent."""
         self._landings: dict[int, memoryview] = {}
         """Places that the node may write to, by the correlation of the fetch that named them: until that is answered,
         also when nobody waits for the answer any more."""
@@ -97,15 +90,15 @@ class Session:
         """Bytes of reply frames that came on this connection: the credit that every request tells."""
 
     def __len__(self) -> int:
-        return len(self._pending)
+        return len(self.pending)
 
     def has_room(self, request: Request) -> bool:
         """Whether the node would take one more. A single one always fits: the node judges its size."""
-        if not self._pending:
+        if not self.pending:
             return True
         frame_bytes = HEADER_BYTES + request.body_bytes()
         return (
-            len(self._pending) < self._requests_max and self.bytes_in_flight + frame_bytes <= self._bytes_max
+            len(self.pending) < self._requests_max and self.bytes_in_flight + frame_bytes <= self._bytes_max
         )
 
     def start(self, request: Request, now_s: float) -> Any:
@@ -140,25 +133,25 @@ class Session:
 
     def sent(self, request: Request) -> None:
         """The socket took the frame that `start` made."""
-        check(request.correlation not in self._pending, "a correlation is given once")
-        self._pending[request.correlation] = request
+        check(request.correlation not in self.pending, "a correlation is given once")
+        self.pending[request.correlation] = request
         self.bytes_in_flight += request.frame_bytes
         if request.landing is not None:
             self._landings[request.correlation] = request.landing.memory
             request.landing = None
         heapq.heappush(self._deadlines, (request.deadline_s, request.correlation))
 
-    def match(self, frame: Any) -> Match | None:
-        """The request that a frame answers; None for a reply that came too late. CorruptFrame as by framing."""
-        view = memoryview(frame)
-        self.received += len(view)
-        header = unpack_header(view)
-        body = view[HEADER_BYTES:]
-        landing = self._landings.pop(header.correlation, None)
+    def match(self, frame: memoryview) -> tuple[Request, Header, memoryview] | None:
+        """The request that a frame answers, and the frame's two parts; None for a reply that came too late.
+        CorruptFrame as by framing."""
+        header = unpack_header(frame)
+        self.received += HEADER_BYTES + header.body_bytes
+        body = frame[HEADER_BYTES:]
+        landing = self._landings.pop(header.correlation, None) if self._landings else None
         if header.flags & _NEAR:
             body = landed(landing, body)
         request = self._take(header.correlation)
-        return None if request is None else Match(request, header, body)
+        return None if request is None else (request, header, body)
 
     def expired(self, now_s: float) -> list[Request]:
         """Take out the requests whose deadline has passed, the oldest first."""
@@ -171,18 +164,18 @@ class Session:
 
     def answer_due_s(self) -> float | None:
         """When the oldest request could have been answered by a node that has nothing else to do."""
-        for request in self._pending.values():
+        for request in self.pending.values():
             return request.deadline_s - request.timeout_s + request.waits_s
         return None
 
     def recall(self, unwanted: Callable[[Request], bool]) -> list[Request]:
         """Take out requests whose answers nobody needs any more, in the order they were sent."""
-        numbers = [number for number, request in self._pending.items() if unwanted(request)]
+        numbers = [number for number, request in self.pending.items() if unwanted(request)]
         return [request for number in numbers if (request := self._take(number)) is not None]
 
     def next_deadline_s(self) -> float | None:
         """When `expired` has something to say next."""
-        while self._deadlines and self._deadlines[0][1] not in self._pending:
+        while self._deadlines and self._deadlines[0][1] not in self.pending:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
@@ -191,8 +184,8 @@ class Session:
 
         Correlations go on, so that a reply of the old connection can never be taken for one of the new.
         """
-        gone = list(self._pending.values())
-        self._pending.clear()
+        gone = list(self.pending.values())
+        self.pending.clear()
         self._landings.clear()
         self._deadlines.clear()
         self.bytes_in_flight = 0
@@ -201,7 +194,7 @@ class Session:
         return gone
 
     def _take(self, correlation: int) -> Request | None:
-        request = self._pending.pop(correlation, None)
+        request = self.pending.pop(correlation, None)
         if request is not None:
             self.bytes_in_flight -= request.frame_bytes
         return request

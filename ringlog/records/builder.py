@@ -96,14 +96,18 @@ class BatchBuilder(Generic[F]):
         except BatchTooLarge:
             raise _too_large() from None
 
-    def close(self) -> None:
-        """Take no more records. One that is being read meanwhile goes into the next batch: to read it may run code of
-        others, and that may close this one."""
-        self._native.close()
+    def close(self) -> tuple[int, int, memoryview]:
+        """Take no more records; `count`, `nbytes` and `timestamps` of those that it has. One that is being read
+        meanwhile goes into the next batch: to read it may run code of others, and that may close this one."""
+        native = self._native
+        native.close()
+        return native.count, native.nbytes, memoryview(native.timestamps).cast("q")
 
     def finish(self, codec: Codec = Codec.NONE, level: int | None = None) -> bytearray:
         """The batch behind HEADROOM bytes, compressed and sealed. Nothing can be appended any more."""
-        return _folded(self._native.finish(_FIELDS, codec is Codec.NONE), codec, level)
+        if codec is Codec.NONE:
+            return self._native.finish(_FIELDS, True)
+        return _folded(self._native.finish(_FIELDS, False), codec, level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +196,5 @@ def seal_for(data: bytearray | memoryview, producer_id: int, producer_epoch: int
 
 
 def _folded(batch: bytearray, codec: Codec, level: int | None) -> bytearray:
-    if codec is Codec.NONE:
-        return batch
     records = memoryview(batch)[HEADROOM + limits.BATCH_HEADER_BYTES :]
     return _kernel.fold(batch, codecs.fold(codec, records, level), codec, HEADROOM)

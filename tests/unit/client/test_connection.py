@@ -87,6 +87,19 @@ def test_no_answer_is_a_timeout(node, connection):
     assert isinstance(caught.value, RequestTimeout)
 
 
+def test_a_reply_that_nobody_waits_for_any_more_is_taken_and_counts_as_received(node, connection):
+    ask(connection)
+    ask(connection)
+    node.delay_s = 0.2
+    with pytest.raises(RequestTimeout):
+        ask(connection, timeout_s=0.1)
+    node.delay_s = 0.0
+    time.sleep(0.4)
+    ask(connection)
+    first, second, late, last = (one.received for one in node.seen if one.api_key == Api.INIT_PRODUCER)
+    assert last - late == late - second == second - first > 0
+
+
 def test_no_node_at_all_says_how_to_start_one():
     connection = Connection(ClientSettings(bootstrap="127.0.0.1:1"))
     with pytest.raises(NodeUnavailable, match="ringlog start"):

@@ -440,6 +440,6 @@ def test_a_batch_with_acks_0_goes_again_only_when_it_certainly_was_not_taken(err
     future, [(queue, batch)] = _sent_without_acks(simulation)
     simulation.sender.let_go(batch)
     simulation.sender.on_error(queue, batch, error, 1.0)
-    assert [send.batch for send in simulation.sender.step(100.0)] == ([batch] if again else [])
+    assert [batch for _, batch in simulation.sender.step(100.0)] == ([batch] if again else [])
     assert bool(simulation.accumulator.unfinished) is again
     assert future.exception(0) is None, "nobody is told"

@@ -77,7 +77,14 @@ def test_a_negative_time_is_no_wait_and_the_longest_is_one():
 @pytest.mark.parametrize("many", [False, True])
 def test_a_callback_may_look_at_a_record_that_is_on_its_way_and_not_wait_for_it(node, timeout, form, many):
     said: list[object] = []
-    called = threading.Event()
+    called, handed_over = threading.Event(), threading.Event()
+
+    def hold(header, body) -> None:
+        # A record that is done before its callback is there has it called by whoever brings that.
+        if header.api_key == Api.PRODUCE:
+            handed_over.wait(5)
+
+    node.before = hold
     with Producer(node.bootstrap) as producer:
 
         def on_delivery(future) -> None:
@@ -92,6 +99,7 @@ def test_a_callback_may_look_at_a_record_that_is_on_its_way_and_not_wait_for_it(
 
         # Not by result(): a batch may end on the thread that begins to wait for it, which may wait for others, too.
         producer.produce("t", b"v", on_delivery=on_delivery)
+        handed_over.set()
         assert called.wait(5)
         producer.flush(5)
     assert said[:2] == [RequestTimeout, InvalidRequest]

@@ -32,10 +32,10 @@ def test_a_reply_finds_its_request_in_any_order():
     session = Session()
     first, second = request(), request()
     headers = [send(session, first), send(session, second)]
-    assert session.match(reply_to(headers[1])).request is second
-    found = session.match(reply_to(headers[0], b"one"))
-    assert found.request is first
-    assert bytes(found.body) == b"one"
+    assert session.match(reply_to(headers[1]))[0] is second
+    found, _, body = session.match(reply_to(headers[0], b"one"))
+    assert found is first
+    assert bytes(body) == b"one"
     assert len(session) == 0
 
 
@@ -125,7 +125,7 @@ def test_each_request_leaves_the_session_exactly_once(steps, chance):
             sent.append(one)
         elif step == "reply" and headers:
             match = session.match(reply_to(chance.choice(headers)))
-            left += [] if match is None else [match.request]
+            left += [] if match is None else [match[0]]
         elif step == "lose":
             left += session.lost()
         elif step == "expire":
@@ -173,8 +173,8 @@ def test_a_request_names_its_place_and_the_reply_is_read_there():
     assert header.flags == Flag.NEAR
     assert frame[HEADER_BYTES:] == LANDING.pack(4096, 100) + b"fetch"
     room[:5] = b"reply"
-    match = session.match(near_reply(header, 5))
-    assert (match.request, bytes(match.body)) == (one, b"reply")
+    found, _, body = session.match(near_reply(header, 5))
+    assert (found, bytes(body)) == (one, b"reply")
     assert session.received == HEADER_BYTES + LANDED.size
 
 

@@ -265,3 +265,12 @@ def test_a_record_beyond_every_batch_is_called_so_whoever_takes_it():
         cut_columns(column, None, None, bytes_target=1024, **taken)
     with pytest.raises(BatchTooLarge, match=r"^one record takes more than \d+ bytes\. Send it in parts$"):
         BatchBuilder(tuple, None, bytes_target=1024).extend(column, None, None, bytes_most=500, **taken)
+
+
+def test_a_batch_that_is_closed_says_what_it_has():
+    builder = BatchBuilder(tuple, "state", bytes_target=1000)
+    for at_ms in (17, 5):
+        builder.append(b"x" * 10, None, at_ms, None)
+    count, nbytes, timestamps = builder.close()
+    assert (count, nbytes, list(timestamps)) == (2, builder.nbytes, [17, 5])
+    assert builder.append(b"x", None, 17, None) is None
