@@ -90,7 +90,7 @@ def failure_json(error: RinglogError | OSError | click.ClickException) -> str:
 
 
 def _message(error: RinglogError | OSError) -> str:
-    if isinstance(error, OSError):
+    if not isinstance(error, RinglogError):  # RequestTimeout is an OSError, too
         what = error.strerror or str(error)
         if error.filename is not None:
             what = f"{os.fsdecode(error.filename)}: {what}"
@@ -134,7 +134,7 @@ def exit_code(error: RinglogError | OSError) -> ExitCode:
     >>> exit_code(PartitionBusy("orders-0 is busy")).name
     'RETRY'
     """
-    if isinstance(error, OSError | DiskFull):
+    if not isinstance(error, RinglogError) or isinstance(error, DiskFull):
         return ExitCode.SYSTEM
     return ExitCode.RETRY if error.retriable else ExitCode.REFUSED
 
