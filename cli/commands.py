@@ -53,6 +53,9 @@ class RinglogGroup(LazyGroup):
         except BrokenPipeError:
             drop_output()
             ctx.exit(ExitCode.OUTPUT_CLOSED)
+        except click.Abort:  # Ctrl-C or Ctrl-D at a question, which stands in an unfinished line
+            click.echo(err=True)
+            ctx.exit(ExitCode.INTERRUPTED)
         except KeyboardInterrupt:
             drop_output()
             ctx.exit(ExitCode.INTERRUPTED)
