@@ -18,9 +18,12 @@ from ringlog.client.commits import check_offsets
 from ringlog.client.consumer import Consumer
 from ringlog.client.consumer_settings import ConsumerSettings
 from ringlog.client.offsets import OffsetAndTimestamp
+from ringlog.client.settings import check_topic_name
+from ringlog.controller.commands import create_topic
+from ringlog.controller.image import MetadataImage
 from ringlog.errors import ClientClosed, CorruptBatch, InvalidRequest, OffsetOutOfRange, UnknownTopic
 from ringlog.model import TopicPartition
-from ringlog.net.messages import EARLIEST, LATEST
+from ringlog.net.messages import EARLIEST, LATEST, CreateTopicRequest
 from tests.support.fake_connection import FakeConnection
 from tests.support.model_broker import ModelBroker, value_of
 from tests.support.node import wait_for
@@ -53,6 +56,22 @@ def test_without_a_group_nothing_is_committed_or_subscribed():
 def test_a_group_has_a_name(wrong):
     with pytest.raises(InvalidRequest, match="group_id"):
         Consumer(group_id=wrong)
+
+
+@pytest.mark.parametrize("name", ["café", "", "a b", ".", "..", "x" * 201, "orders/eu"])
+def test_a_name_that_no_topic_can_have_is_refused_with_the_rule(broker, name):
+    with pytest.raises(InvalidRequest, match=r"topic '.*': use 1 to 200 of the letters a-z A-Z 0-9 \. _ -"):
+        Consumer(group_id="g").subscribe(["orders", name])
+    with pytest.raises(InvalidRequest, match=r"use 1 to 200|a partition is named like"):
+        Consumer().assign([(name, 0)])
+    with pytest.raises(InvalidRequest):  # which is why
+        create_topic(MetadataImage(), CreateTopicRequest(name), shards=1, default_partitions=1)
+
+
+@pytest.mark.parametrize("name", ["orders", "a.b_C-9", "x" * 200, "__offsets"])
+def test_a_name_that_a_topic_can_have_is_taken(broker, name):
+    check_topic_name(name)
+    create_topic(MetadataImage(), CreateTopicRequest(name), shards=1, default_partitions=1, internal=True)
 
 
 @pytest.mark.parametrize("wrong", [{"topics": [7]}, {"topics": ["\ud800"]}, {"pattern": "\ud800-*"}])
