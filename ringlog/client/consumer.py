@@ -194,7 +194,8 @@ class Consumer:
         offsets: Mapping[Partition, int | OffsetAndMetadata] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
-        """As `commit`, without waiting. `callback(offsets, error)` is called on the client's thread: do not block."""
+        """As `commit`, without waiting. `callback(offsets, error)` is called on the client's thread, or at once
+        on this one when there is nothing to commit: do not block."""
         if callback is not None and not callable(callback):
             raise InvalidRequest(
                 f"a callback is a function that takes offsets and an error, not {callback!r}"

@@ -107,8 +107,10 @@ class Producer:
         while it is written to is an UnknownTopic, until somebody creates it again.
 
         `timestamp` is milliseconds, None: now. Without a partition, a key decides it as Kafka's murmur2 does, and
-        records without a key are spread batch by batch. `on_delivery(future)` is called on the I/O thread. Blocks
-        while the buffer is full, at most max_block_ms.
+        records without a key are spread batch by batch. Blocks while the buffer is full, at most max_block_ms.
+
+        `on_delivery(future)` is called once, and must not block: on the I/O thread; on the caller's when the record is
+        done before this returns; on the one that closes the producer, for what had not left by then.
         """
         if on_delivery is not None and not callable(on_delivery):
             raise TypeError(f"on_delivery must be a function of the future, not {type(on_delivery).__name__}")
