@@ -7,11 +7,13 @@ from typing import Any
 
 import click
 
-from cli.failures import ExitCode, drop_output, exit_code, failure_line
+from cli.failures import ExitCode, drop_output, exit_code, failure_json, failure_line
 from cli.lazy import LazyCommand, LazyGroup
-from cli.options import group_options
+from cli.options import asked_for_json, group_options, names_json
 from ringlog import __version__
 from ringlog.errors import RinglogError
+
+_NAMES_JSON = "ringlog.names_json"
 
 
 class RinglogGroup(LazyGroup):
@@ -20,8 +22,16 @@ class RinglogGroup(LazyGroup):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
+        names = names_json(args)  # before they are taken apart
         try:
-            return super().make_context(info_name, args, parent, **extra)
+            ctx = super().make_context(info_name, args, parent, **extra)
+            ctx.meta[_NAMES_JSON] = names
+            return ctx
+        except click.ClickException as wrong:
+            if not names:
+                raise
+            click.echo(failure_json(wrong), err=True)
+            raise click.exceptions.Exit(wrong.exit_code) from None
         except BrokenPipeError:  # of --help and --version, which are done before anything is invoked
             drop_output()
             raise click.exceptions.Exit(ExitCode.OUTPUT_CLOSED) from None
@@ -43,11 +53,20 @@ class RinglogGroup(LazyGroup):
         except BrokenPipeError:
             drop_output()
             ctx.exit(ExitCode.OUTPUT_CLOSED)
+        except click.Abort:  # Ctrl-C or Ctrl-D at a question, which stands in an unfinished line
+            click.echo(err=True)
+            ctx.exit(ExitCode.INTERRUPTED)
         except KeyboardInterrupt:
             drop_output()
             ctx.exit(ExitCode.INTERRUPTED)
+        except click.ClickException as wrong:
+            # Parsing may have ended before it came to --json.
+            if not asked_for_json(ctx) and not ctx.meta[_NAMES_JSON]:
+                raise
+            click.echo(failure_json(wrong), err=True)
+            ctx.exit(wrong.exit_code)
         except (RinglogError, OSError) as error:
-            click.echo(failure_line(error), err=True)
+            click.echo(failure_json(error) if asked_for_json(ctx) else failure_line(error), err=True)
             ctx.exit(exit_code(error))
 
 
@@ -80,7 +99,8 @@ def ringlog() -> None:
     """ringlog: a durable, partitioned commit log.
 
     --json and --bootstrap HOST:PORT may stand before or behind any subcommand; RINGLOG_BOOTSTRAP is an address
-    for all of them.
+    for all of them. With --json an error is JSON as well, the last line of stderr:
+    {"code": ..., "message": ..., "retriable": ...}.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Turns what goes wrong into one line on stderr and a stable exit code; never a traceback.
+"""Turns what goes wrong into one line on stderr, of text or of JSON, and a stable exit code; never a traceback.
 
 ====  ==========================================================================
   0   done, and nothing is wrong
@@ -19,6 +19,8 @@ import io
 import os
 import sys
 from enum import IntEnum
+
+import click
 
 from cli.printable import printable
 from ringlog.errors import (
@@ -63,7 +65,32 @@ def failure_line(error: RinglogError | OSError) -> str:
     >>> failure_line(FileNotFoundError(errno.ENOENT, "No such file or directory", "/data"))
     'ringlog: /data: No such file or directory. Check the path.'
     """
-    if isinstance(error, OSError):
+    return f"ringlog: {_message(error)}"
+
+
+def failure_json(error: RinglogError | OSError | click.ClickException) -> str:
+    """The same for programs: an object on a line. `code` is that of the library's error, or one of the two that only
+    commands have.
+
+    >>> failure_json(FileNotFoundError(errno.ENOENT, "No such file or directory", "/data"))
+    '{"code":"SYSTEM_ERROR","message":"/data: No such file or directory. Check the path.","retriable":false}'
+    """
+    import json
+
+    retriable = False
+    if isinstance(error, click.ClickException):
+        is_empty = isinstance(error, click.exceptions.NoArgsIsHelpError)  # its message is the whole help
+        code, message = "WRONG_USAGE", printable("Missing command." if is_empty else error.format_message())
+    elif isinstance(error, RinglogError):
+        code, message, retriable = error.code, _message(error), error.retriable
+    else:
+        code, message = "SYSTEM_ERROR", _message(error)
+    told = {"code": code, "message": message, "retriable": retriable}
+    return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+
+
+def _message(error: RinglogError | OSError) -> str:
+    if not isinstance(error, RinglogError):  # RequestTimeout is an OSError, too
         what = error.strerror or str(error)
         if error.filename is not None:
             what = f"{os.fsdecode(error.filename)}: {what}"
@@ -71,8 +98,8 @@ def failure_line(error: RinglogError | OSError) -> str:
     else:
         what, advice = str(error) or (type(error).__doc__ or "").split("\n\n")[0], _advice(error)
         if _says_what_to_do(what):
-            return printable(f"ringlog: {what}")
-    return printable(f"ringlog: {what.rstrip('.')}. {advice}")
+            return printable(what)
+    return printable(f"{what.rstrip('.')}. {advice}")
 
 
 def _says_what_to_do(message: str) -> bool:
@@ -107,7 +134,7 @@ def exit_code(error: RinglogError | OSError) -> ExitCode:
     >>> exit_code(PartitionBusy("orders-0 is busy")).name
     'RETRY'
     """
-    if isinstance(error, OSError | DiskFull):
+    if not isinstance(error, RinglogError) or isinstance(error, DiskFull):
         return ExitCode.SYSTEM
     return ExitCode.RETRY if error.retriable else ExitCode.REFUSED
 

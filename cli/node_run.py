@@ -28,6 +28,7 @@ def run_node(
 
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=LOG_FORMAT)
     config = load_config(config_path, **given)
+    _warn_of_memory(config.data_dir)
 
     def with_bridge(endpoints: list[str], parent: int) -> int:
         from cli.bridge_run import start_bridge
@@ -45,6 +46,22 @@ def run_node(
         sys.stdout.flush()
 
     return run(config, say_ready, with_bridge if bridge else None)
+
+
+def _warn_of_memory(data_dir: str) -> None:
+    """An acknowledgement promises more than a file system in memory can keep."""
+    from tuning.doctor import read_facts
+    from tuning.doctor.check_storage import memory_under
+
+    storage = read_facts.read_storage(data_dir)
+    kind = memory_under(storage)
+    if kind:
+        print(
+            f"ringlog: WARNING: {data_dir} is in memory ({kind} at {storage.mount_point}): what is acknowledged as "
+            "flushed survives no reboot and no loss of power there. Name a directory on a disk: --data-dir DIR",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def stop_node(data_dir: str, timeout_s: float, *, as_json: bool) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -18,7 +19,11 @@ _BOOTSTRAP = "ringlog.bootstrap"
 def json_option(command: Command) -> Command:
     """`--json`: every command takes it, and then prints one JSON object per line."""
     return click.option(
-        "--json", "as_json", is_flag=True, callback=_inherit(_JSON), help="Print one JSON object per line."
+        "--json",
+        "as_json",
+        is_flag=True,
+        callback=_inherit(_JSON),
+        help="Print one JSON object per line; errors too.",
     )(command)
 
 
@@ -61,6 +66,20 @@ def group_options(command: Command) -> Command:
             flag, f"_{key}", expose_value=False, callback=_inherit(key), hidden=True, **settings
         )(command)
     return command
+
+
+def asked_for_json(ctx: click.Context) -> bool:
+    """Whether --json was met so far on the command line of a context."""
+    return bool(ctx.meta.get(_JSON))
+
+
+def names_json(arguments: Sequence[str]) -> bool:
+    """Whether --json stands on a command line that could not be understood.
+
+    >>> names_json(["topic", "list", "--json"]), names_json(["topic", "describe", "--", "--json"])
+    (True, False)
+    """
+    return "--json" in itertools.takewhile(lambda argument: argument != "--", arguments)
 
 
 def _inherit(key: str) -> Callable[[click.Context, click.Parameter, Any], Any]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from cli.acked import least_durable
 from cli.clients import open_admin, open_producer
 from cli.counted import counted
+from cli.held_up import telling_what_holds_up
 from cli.output import print_json
 from cli.produce_input import BadLine, Chunk, Headers, json_chunks, lines_of, plain_chunks
 from cli.screen import late_bar
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 
 READ_BYTES = 1 << 20
 CHUNKS_WAITING_MAX = 64
+DELIVERY_TIMEOUT_S = 120.0
 FLUSH_TIMEOUT_S = 150.0
-"""Longer than a producer's own delivery timeout, which speaks first."""
+"""Longer than the producer's own delivery timeout, which speaks first."""
 LINGER_MS = 5
 QUIET_S = 1.0
 """Progress is shown only when it takes longer."""
@@ -47,13 +49,19 @@ class ProducePlan:
 
 def produce_lines(bootstrap: str, plan: ProducePlan, file: BinaryIO) -> None:
     """Send all of a file, then say what was acknowledged, also when not all of it could be."""
-    settings = {"acks": plan.acks, "compression_type": plan.codec, "linger_ms": LINGER_MS}
+    settings = {
+        "acks": plan.acks,
+        "compression_type": plan.codec,
+        "linger_ms": LINGER_MS,
+        "delivery_timeout_ms": int(DELIVERY_TIMEOUT_S * 1000),
+    }
     if plan.acks == "0":
         settings["enable_idempotence"] = False  # nobody answers, so nobody can be asked again
     began_s = time.monotonic()
     with (
         naming_near_topics(plan.topic, lambda: open_admin(bootstrap)),
         open_producer(bootstrap, **settings) as producer,
+        telling_what_holds_up(producer, DELIVERY_TIMEOUT_S),
     ):
         sending = Sending(producer, plan.topic)
         try:

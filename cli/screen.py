@@ -55,6 +55,12 @@ def _cell(value: object) -> Text:
     return Text(printable(str(value)))
 
 
+def say_above_bar(line: str) -> None:
+    """A line on stderr, where a bar may stand: it takes the bar's place, and the bar goes on below it."""
+    erase = "\r\x1b[2K" if sys.stderr.isatty() else ""
+    print(f"{erase}{line}", file=sys.stderr, flush=True)
+
+
 @contextmanager
 def progress_bar(total: float | None) -> Iterator[Callable[[float, str], None]]:
     """A bar on stderr when that is a terminal, else nothing. Call what it yields with (done so far, text)."""

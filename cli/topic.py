@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-import sys
 
 import click
 
+from cli.consent import require_consent
 from cli.lazy import HelpfulGroup
 from cli.options import client_options, group_options
 from cli.settings import parse_settings
 
 MIN_INSYNC = "min.insync.replicas"
+_yes_option = click.option(
+    "--yes", "-y", is_flag=True, help="Do not ask. Only a person at a terminal is asked."
+)
 
 
 @click.group(cls=HelpfulGroup)
@@ -159,7 +162,7 @@ def alter(
 
 @topic.command()
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
-@click.option("--yes", "-y", is_flag=True, help="Do not ask. Only a person at a terminal is asked.")
+@_yes_option
 @client_options
 def delete(names: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> None:
     """Delete topics with all their records.
@@ -171,23 +174,22 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> 
     """
     from cli.topic_calls import delete_topics
 
-    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-        what = names[0] if len(names) == 1 else f"{len(names)} topics"
-        click.confirm(f"Delete {what} with all records?", abort=True, err=True)
+    require_consent(f"Delete {', '.join(names)} with all records?", yes=yes)
     delete_topics(bootstrap, names, as_json=as_json)
 
 
 @topic.command("delete-records")
 @click.argument("name")
 @click.argument("starts", metavar="PARTITION=OFFSET...", nargs=-1, required=True)
+@_yes_option
 @client_options
-def delete_records(name: str, starts: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+def delete_records(name: str, starts: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> None:
     """Delete the records of partitions that lie before an offset; -1 for all.
 
     \b
     Examples:
       ringlog topic delete-records orders 0=1000
-      ringlog topic delete-records orders 0=-1 1=-1
+      ringlog topic delete-records orders 0=-1 1=-1 --yes
     """
     from cli.topic_calls import delete_records_of
 
@@ -197,7 +199,19 @@ def delete_records(name: str, starts: tuple[str, ...], bootstrap: str, as_json: 
         if found is None:
             raise click.UsageError(f"{text!r}: give PARTITION=OFFSET, as in 0=1000.")
         offsets[int(found[1])] = int(found[2])
+    places = ", ".join(_before(name, partition, offset) for partition, offset in offsets.items())
+    require_consent(f"Delete {places}?", yes=yes)
     delete_records_of(bootstrap, name, offsets, as_json=as_json)
+
+
+def _before(name: str, partition: int, offset: int) -> str:
+    """What is deleted of a partition, in words.
+
+    >>> _before("orders", 0, 1000), _before("orders", 1, -1)
+    ('the records of orders-0 before offset 1000', 'all records of orders-1')
+    """
+    where = f"{name}-{partition}"
+    return f"all records of {where}" if offset < 0 else f"the records of {where} before offset {offset}"
 
 
 @topic.command("add-partitions")

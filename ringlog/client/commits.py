@@ -77,8 +77,8 @@ class Commits:
             left = {tp: left[tp] for tp in again}
 
     def commit_async(self, offsets: Offsets, callback: CommitCallback | None) -> None:
-        """Commit without waiting; the callback is called on the I/O thread. Nothing is retried: a later commit says
-        more."""
+        """Commit without waiting; the callback is called on the I/O thread, or at once on the caller's when there is
+        nothing to commit or the client is closed. Nothing is retried: a later commit says more."""
         if not offsets:
             _call_back(callback, offsets, None)
             return

@@ -21,7 +21,7 @@ from ringlog.client.one_thread import OneThread, alone
 from ringlog.client.polling import FetchedBatches, Poller
 from ringlog.client.records import ConsumerRecord
 from ringlog.client.rounds import places
-from ringlog.client.settings import check_text, settings_of
+from ringlog.client.settings import check_text, check_topic_name, settings_of
 from ringlog.client.waits import checked_ms
 from ringlog.errors import InvalidRequest, OffsetOutOfRange
 from ringlog.limits import GROUP_ID_CHARS_MAX
@@ -155,6 +155,8 @@ class Consumer:
             if not isinstance(name, str):
                 raise InvalidRequest(f"topics and patterns are str, and not {name!r}")
             check_text(topic=name)
+        for name in names:
+            check_topic_name(name)
         for listener in (on_assigned, on_revoked, on_lost):
             if listener is not None and not callable(listener):
                 raise InvalidRequest(
@@ -192,7 +194,8 @@ class Consumer:
         offsets: Mapping[Partition, int | OffsetAndMetadata] | None = None,
         callback: CommitCallback | None = None,
     ) -> None:
-        """As `commit`, without waiting. `callback(offsets, error)` is called on the client's thread: do not block."""
+        """As `commit`, without waiting. `callback(offsets, error)` is called on the client's thread, or at once
+        on this one when there is nothing to commit: do not block."""
         if callback is not None and not callable(callback):
             raise InvalidRequest(
                 f"a callback is a function that takes offsets and an error, not {callback!r}"
@@ -472,6 +475,7 @@ class Consumer:
 def _partition(given: Any) -> TopicPartition:
     match given:
         case (str(topic), int(partition)) if partition >= 0 and topic:
+            check_topic_name(topic)
             return TopicPartition(topic, partition)
     raise InvalidRequest(f'a partition is named like ("topic", 0), and not {given!r}')
 

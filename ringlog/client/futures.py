@@ -169,7 +169,9 @@ class RecordFuture(tuple[BatchState, int]):
         return state.error
 
     def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
-        """Call back with this future when it is done: on the client's I/O thread, so it must not block."""
+        """Call back with this future, once, when it is done: on the client's I/O thread; on the caller's, at once, when
+        it is done already; on the one that closes the producer, or finds its I/O thread ended, for what had not
+        left by then. So it must not block, and `result()` may return before it was called."""
         self[0].then(callback, self)
 
     def __repr__(self) -> str:
@@ -233,7 +235,8 @@ class ManyFuture:
         return [part.stands() for part in self.parts]
 
     def add_done_callback(self, callback: Callable[[ManyFuture], object]) -> None:
-        """Call back with this future when all are done: on the client's I/O thread, so it must not block."""
+        """Call back with this future, once, when all are done: on the client's I/O thread; on the caller's, at once, if
+        all are done already; on the one that closes the producer, if what had not left was the last. Do not block."""
         missing = len(self.parts)
         lock = threading.Lock()
 

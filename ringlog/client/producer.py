@@ -107,8 +107,10 @@ class Producer:
         while it is written to is an UnknownTopic, until somebody creates it again.
 
         `timestamp` is milliseconds, None: now. Without a partition, a key decides it as Kafka's murmur2 does, and
-        records without a key are spread batch by batch. `on_delivery(future)` is called on the I/O thread. Blocks
-        while the buffer is full, at most max_block_ms.
+        records without a key are spread batch by batch. Blocks while the buffer is full, at most max_block_ms.
+
+        `on_delivery(future)` is called once, and must not block: on the I/O thread; on the caller's when the record is
+        done before this returns; on the one that closes the producer, for what had not left by then.
         """
         if on_delivery is not None and not callable(on_delivery):
             raise TypeError(f"on_delivery must be a function of the future, not {type(on_delivery).__name__}")
@@ -346,6 +348,20 @@ class Producer:
     def has_unfinished(self) -> bool:
         """Whether records are on their way."""
         return bool(self._accumulator.unfinished)
+
+    def held_up_by(self) -> RinglogError | None:
+        """Why the oldest records wait that a node has refused and that are sent again, say DiskFull; None when there
+        are none. Nothing has failed yet: it is for who wants to tell somebody why it takes so long."""
+        refused = [
+            batch
+            for queue in _queues(self._topics)
+            for batch in (
+                *queue.failed,
+                *queue.in_flight,
+            )  # the I/O thread's: copied at once, and only looked at
+            if batch.error is not None
+        ]
+        return min(refused, key=lambda batch: batch.order).error if refused else None
 
     def close(self, timeout: float | None = None) -> None:
         """Flush, then end the connection. What is not acknowledged within `timeout` seconds fails. Twice is fine."""

@@ -17,6 +17,8 @@ from ringlog.net.framing import Acks
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9400"
 _HOST_AND_PORT = re.compile(r"([\w.-]+|\[[\w:.%]+\]):([0-9]{1,5})", re.ASCII)
+_TOPIC_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{limits.TOPIC_NAME_CHARS_MAX}}}")
+"""As the controller has it, which a client may not import."""
 _SOCKET_PATH_BYTES_MAX = 107
 """Of Linux: longer names fit no socket address."""
 _MILLISECONDS_MAX = 2**31 - 1
@@ -238,6 +240,20 @@ def check_text(**values: str) -> None:
             value.encode()
         except UnicodeEncodeError:
             raise InvalidRequest(f"{name} {value!r} is no text that UTF-8 has a form for") from None
+
+
+def check_topic_name(name: str) -> None:
+    """InvalidRequest unless a topic may be called so: what can never be there is not worth waiting for.
+
+    >>> check_topic_name("orders.eu")
+    >>> check_topic_name("orders eu")
+    Traceback (most recent call last):
+    ringlog.errors.InvalidRequest: topic 'orders eu': use 1 to 200 of the letters a-z A-Z 0-9 . _ -
+    """
+    if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
+        raise InvalidRequest(
+            f"topic {name[:300]!r}: use 1 to {limits.TOPIC_NAME_CHARS_MAX} of the letters a-z A-Z 0-9 . _ -"
+        )
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

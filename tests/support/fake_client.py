@@ -203,6 +203,10 @@ class FakeProducer(_Client):
     def flush(self, timeout: float | None = None) -> None:
         """Everything was acknowledged at once."""
 
+    def held_up_by(self) -> RinglogError | None:
+        """Nothing is ever sent again."""
+        return None
+
 
 class FakeConsumer(_Client):
     """Reads the topics in memory."""

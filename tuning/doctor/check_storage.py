@@ -6,11 +6,11 @@ import re
 
 from ringlog.limits import DISK_RESERVE_BYTES_MAX, DISK_RESERVE_SHARE, GIB
 from tuning.amounts import bytes_text
-from tuning.doctor.facts import SystemFacts
+from tuning.doctor.facts import StorageFacts, SystemFacts
 from tuning.doctor.finding import Finding, KernelSetting, Level
 
 GOOD_FILE_SYSTEMS = ("ext4", "xfs")
-IN_MEMORY = ("tmpfs", "ramfs")
+IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "rootfs")
 FREE_WANTED_BYTES = 10 * GIB
 _MOVE = "ringlog start --data-dir DIR, with DIR on ext4 or XFS"
 _UNSAFE_OPTIONS = ("nobarrier", "barrier=0")
@@ -90,6 +90,19 @@ def device_kind(device: str, rotational: bool | None) -> str:
     if rotational:
         return "hard disk"
     return "SSD" if device else "none"
+
+
+def memory_under(storage: StorageFacts) -> str:
+    """What keeps a directory in memory, a file system or a device; empty when a disk has it.
+
+    >>> memory_under(StorageFacts(directory="/dev/shm", file_system="tmpfs"))
+    'tmpfs'
+    >>> memory_under(StorageFacts(directory="/data", file_system="ext4", device="vda"))
+    ''
+    """
+    if storage.file_system in IN_MEMORY:
+        return storage.file_system
+    return storage.device if device_kind(storage.device, storage.rotational) == "memory" else ""
 
 
 def check_device(facts: SystemFacts) -> Finding:

@@ -15,7 +15,14 @@ import cli.commands
 from cli.failures import ExitCode, exit_code, failure_line
 from cli.lazy import LazyCommand
 from ringlog import __version__
-from ringlog.errors import CorruptFile, InvalidRequest, InvariantBroken, PartitionBusy, UnknownGroup
+from ringlog.errors import (
+    CorruptFile,
+    InvalidRequest,
+    InvariantBroken,
+    PartitionBusy,
+    RequestTimeout,
+    UnknownGroup,
+)
 
 
 def test_version_is_that_of_the_package(run):
@@ -63,6 +70,11 @@ def test_an_unknown_command_is_wrong_usage(run):
             PartitionBusy("orders-0 is busy."),
             ExitCode.RETRY,
             "ringlog: orders-0 is busy. Try again in a moment.",
+        ),
+        (
+            RequestTimeout("no answer within 30 s"),
+            ExitCode.RETRY,
+            "ringlog: no answer within 30 s. Try again in a moment.",
         ),
         (
             CorruptFile("magic", 0, "wrong"),

@@ -18,6 +18,7 @@ from ringlog.errors import (
     BatchTooLarge,
     BufferFull,
     ClientClosed,
+    DiskFull,
     InvalidRequest,
     RequestTimeout,
     StaleMetadata,
@@ -66,6 +67,25 @@ def test_text_that_utf_8_has_no_form_for_is_refused(producer):
     for columns in ({"values": ["\ud800"]}, {"values": [b""], "keys": ["\ud800"]}):
         with pytest.raises(InvalidRequest, match="surrogates"):
             producer.produce_many("t", **columns)
+
+
+def test_a_producer_says_what_holds_its_records_up_until_nothing_does(node, producer):
+    def refuse(header, body):
+        if header.api_key == Api.PRODUCE:
+            raise DiskFull("there is no room")
+
+    assert producer.held_up_by() is None
+    node.before = refuse
+    futures = [producer.produce("t", b"v", key=b"%d" % number) for number in range(20)]
+    within_s = time.monotonic() + stretched(10)
+    while producer.held_up_by() is None:
+        assert time.monotonic() < within_s
+        time.sleep(0.01)
+    assert isinstance(producer.held_up_by(), DiskFull)
+    node.before = lambda header, body: None
+    for future in futures:
+        future.result(stretched(10))
+    assert producer.held_up_by() is None
 
 
 def test_a_key_decides_the_partition_as_kafka_does(node, producer):

@@ -1,0 +1,60 @@
+"""Commands that delete ask a person at a terminal first, and nobody else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+
+from cli.failures import ExitCode
+
+NOWHERE = ["--bootstrap", "nowhere"]
+NO_ADDRESS = "'nowhere' is no address"
+"""What those are told who are not asked, or agree: nothing else stands between them and the deletion."""
+DELETING = [["topic", "delete", "orders"], ["topic", "delete-records", "orders", "0=-1"]]
+
+
+def at_a_terminal(*arguments: str, typed: bytes) -> tuple[int, str]:
+    """The exit code of a command, and what its terminal showed."""
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "cli.main", *arguments, *NOWHERE], stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    os.write(ours, typed)
+    shown = b""
+    with suppress(OSError):  # how a terminal says that its other end is closed
+        while piece := os.read(ours, 4096):
+            shown += piece
+    os.close(ours)
+    return process.wait(timeout=60), shown.decode()
+
+
+@pytest.mark.parametrize("arguments", DELETING, ids=" ".join)
+def test_who_says_no_keeps_everything_and_is_told_so(arguments):
+    code, shown = at_a_terminal(*arguments, typed=b"n\n")
+    assert code == ExitCode.REFUSED
+    assert "Delete" in shown and "orders" in shown and "[y/N]" in shown
+    assert "nothing was deleted" in shown and NO_ADDRESS not in shown
+
+
+@pytest.mark.parametrize("arguments", DELETING, ids=" ".join)
+@pytest.mark.parametrize(("more", "typed"), [([], b"y\n"), (["--yes"], b"")], ids=["y", "--yes"])
+def test_who_agrees_before_or_after_the_question_gets_on(arguments, more, typed):
+    code, shown = at_a_terminal(*arguments, *more, typed=typed)
+    assert (code, "[y/N]" in shown) == (ExitCode.REFUSED, not more)
+    assert NO_ADDRESS in shown
+
+
+def test_who_goes_away_at_the_question_is_not_told_of_broken_data():
+    code, shown = at_a_terminal(*DELETING[0], typed=b"\x04")
+    assert code == ExitCode.INTERRUPTED and NO_ADDRESS not in shown and "Aborted" not in shown
+
+
+@pytest.mark.parametrize("arguments", DELETING, ids=" ".join)
+def test_a_script_is_not_asked(run, arguments):
+    result = run(*arguments, *NOWHERE)
+    assert NO_ADDRESS in result.stderr and "[y/N]" not in result.output
