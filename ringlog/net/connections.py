@@ -45,6 +45,8 @@ class Connections:
         self._turn: deque[int] = deque()
         self._clients: dict[int, bytes] = {}
         self._descriptors: dict[bytes, int] = {}
+        self.counted: dict[bytes, int] = {}
+        """Those of clients whose connections the kernel counts bytes of: what the others send need not be counted."""
         self._processes: dict[int, int] = {}
         """Those at the other ends of ipc:// connections."""
 
@@ -75,10 +77,12 @@ class Connections:
         if fd in self._taken:
             self._clients[fd] = client
             self._descriptors[client] = fd
+            if self._received(fd) is not None:
+                self.counted[client] = fd
 
     def took(self, client: bytes, nbytes: int) -> None:
         """A part of so many bytes came out of the socket."""
-        fd = self._descriptors.get(client)
+        fd = self.counted.get(client)
         if fd is not None:
             self._taken[fd] += wire_bytes(nbytes)
 
@@ -89,6 +93,7 @@ class Connections:
         client = self._clients.pop(fd, None)
         if client is not None:
             self._descriptors.pop(client, None)
+            self.counted.pop(client, None)
         return client
 
     def floods(self) -> list[int]:

@@ -15,6 +15,8 @@ from ringlog.ring.frame import FRAME_HEADER_BYTES, FRAME_VERSION
 
 HEADER_BYTES = FRAME_HEADER_BYTES
 _HEADER = struct.Struct("<BBHIQQII")
+_new_tuple = tuple.__new__
+"""What makes a named tuple of as many fields as it has: its own `_make` is four calls, of each frame that there is."""
 
 
 class Api(IntEnum):
@@ -150,7 +152,7 @@ def unpack_header(frame: bytes | memoryview) -> Header:
     size = len(frame)
     if size < HEADER_BYTES:
         raise CorruptFrame("header", 0, f"a frame of {size} bytes; a header alone has {HEADER_BYTES}")
-    header = Header._make(_HEADER.unpack_from(frame))
+    header = _new_tuple(Header, _HEADER.unpack_from(frame))
     if header.version != FRAME_VERSION:
         raise UnsupportedVersion(f"frame version {header.version}; this side speaks {FRAME_VERSION}")
     if header.body_bytes != size - HEADER_BYTES:

@@ -62,7 +62,7 @@ def place_of(frame: bytearray | memoryview, position: int) -> bytes:
 class NearBatch(NamedTuple):
     """A batch in a client's memory, and the header of the frame that it is copied into."""
 
-    head: bytes
+    head: bytearray
     batch: memoryview
     crc: bytes
 
@@ -95,7 +95,7 @@ def near_batch(memory: memoryview | None, header: Header, frame: memoryview) -> 
         partition=header.partition,
         flags=header.flags & ~_NEAR,
     )
-    return NearBatch(head, memory[position : position + nbytes], crc)
+    return NearBatch(bytearray(head), memory[position : position + nbytes], crc)
 
 
 def near_fetch(memory: memoryview | None, header: Header, frame: memoryview) -> tuple[memoryview, memoryview]:
@@ -114,7 +114,8 @@ def near_fetch(memory: memoryview | None, header: Header, frame: memoryview) -> 
         partition=header.partition,
         flags=header.flags & ~_NEAR,
     )
-    fetch = b"".join((head, frame[HEADER_BYTES + LANDING.size :]))
+    fetch = bytearray(head)
+    fetch += frame[HEADER_BYTES + LANDING.size :]
     return memoryview(fetch), memory[position : position + nbytes]
 
 

@@ -80,7 +80,7 @@ class PeerAgent:
             self._spins_until_us = now_us + self._spin_us
         greet_ms = service.greet()
         room = service.retry_overflow()
-        room = self._links.pump() and room
+        room = self._rings.pump() and room
         self._show(now_us)
         if service.has_image and not self._is_ready:
             self._is_ready = True

@@ -34,6 +34,7 @@ from ringlog.net.peer_wire import decode_hello, error_frame, hello_frame, judge,
 from ringlog.net.wire_errors import raised
 from ringlog.ring.frame import frame_header
 from ringlog.ring.link import LinkEnd
+from ringlog.ring.ring import Message
 from ringlog.ring.stats import Stats
 from ringlog.shard.commands import (
     LENT,
@@ -105,9 +106,8 @@ class PeerService:
 
     # -- from rings --------------------------------------------------------------------------------------------
 
-    def take_frames(self, process: int, end: LinkEnd) -> bool:
-        """Take what a shard or the controller has written; True when there was something."""
-        messages = end.reader.read_all()
+    def take_frames(self, process: int, end: LinkEnd, messages: list[Message]) -> None:
+        """Take what a shard or the controller has written."""
         for message in messages:
             if process == self._controller:
                 self._take_delta(message.body)
@@ -117,7 +117,6 @@ class PeerService:
         released = self._releases.pop(process, None)
         if released:
             end.send(node_frame(NodeApi.RELEASE, pack_u64(*released)), wakes=False)
-        return bool(messages)
 
     def _take_from_shard(self, process: int, frame: memoryview) -> None:
         shard = self._shard_of(process)

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from ringlog.errors import InvalidRequest, Overloaded
 from ringlog.limits import (
     CLIENT_BYTES_IN_FLIGHT_MAX,
@@ -18,8 +20,10 @@ from ringlog.limits import (
     SESSION_IDLE_MS,
 )
 
+_DEAF_BYTES = 2 * CLIENT_REPLY_BYTES_MAX
 
-class PendingRequest(NamedTuple):
+
+class PendingRequest(msgspec.Struct, frozen=True, gc=False):
     """A request on its way through the node."""
 
     process: int
@@ -34,7 +38,7 @@ class PendingRequest(NamedTuple):
 class HeldFetch(NamedTuple):
     """A fetch that waits until its client has received more."""
 
-    frame: bytes
+    frame: bytearray
     due_ms: int
     """When the client gives up, as `ring.frame.due_at` says it."""
     landing: memoryview | None
@@ -78,19 +82,19 @@ class Peer:
     @property
     def must_hold(self) -> bool:
         """Too much that it asked for is still on its way."""
-        return self.unreceived_bytes > CLIENT_REPLY_BYTES_MAX
+        return self.sent_bytes - self.received_bytes > CLIENT_REPLY_BYTES_MAX
 
     @property
     def deaf(self) -> bool:
         """It does not read its replies at all: answering it would only fill memory."""
-        return self.unreceived_bytes > 2 * CLIENT_REPLY_BYTES_MAX
+        return self.sent_bytes - self.received_bytes > _DEAF_BYTES
 
 
 class Peers:
     """All clients of a network process."""
 
     def __init__(self) -> None:
-        self._by_routing_id: dict[bytes, Peer] = {}
+        self.by_routing_id: dict[bytes, Peer] = {}
         self.by_session: dict[int, Peer] = {}
         self._next_session = 1
         self.in_flight_bytes = 0
@@ -103,14 +107,10 @@ class Peers:
     def __len__(self) -> int:
         return len(self.by_session)
 
-    def knows(self, routing_id: bytes) -> bool:
-        """Whether this client was here before."""
-        return routing_id in self._by_routing_id
-
     def left(self, routing_id: bytes) -> int | None:
         """The connection of a client is gone, and with it the client: a new connection has a new id. The session
         that it had."""
-        peer = self._by_routing_id.get(routing_id)
+        peer = self.by_routing_id.get(routing_id)
         if peer is None:
             return None
         self.drop(peer)
@@ -118,11 +118,11 @@ class Peers:
 
     def seen(self, routing_id: bytes, now_ms: int) -> Peer:
         """The client with this routing id, new or known."""
-        peer = self._by_routing_id.get(routing_id)
+        peer = self.by_routing_id.get(routing_id)
         if peer is None:
             peer = Peer(routing_id, self._next_session, now_ms)
             self._next_session += 1
-            self._by_routing_id[routing_id] = self.by_session[peer.session] = peer
+            self.by_routing_id[routing_id] = self.by_session[peer.session] = peer
         peer.seen_ms = now_ms
         return peer
 
@@ -164,7 +164,7 @@ class Peers:
             self.settle(peer, correlation)
         peer.held.clear()
         self.share(peer, None)
-        self._by_routing_id.pop(peer.routing_id, None)
+        self.by_routing_id.pop(peer.routing_id, None)
         if self.by_session.pop(peer.session, None) is not None:
             self.dropped.append(peer.session)
 

@@ -8,13 +8,14 @@ from typing import Protocol
 from ringlog.errors import RingClosed, RingCorrupt, RingStale
 from ringlog.ring.board import Links
 from ringlog.ring.link import LinkEnd
+from ringlog.ring.ring import Message
 
 
 class RingService(Protocol):
     """What becomes of that which comes through the rings."""
 
-    def take_frames(self, process: int, end: LinkEnd) -> bool:
-        """Take what a process has sent; whether there was something."""
+    def take_frames(self, process: int, end: LinkEnd, messages: list[Message]) -> None:
+        """Take what a process has sent, and give it back to the ring's reader."""
 
     def connect(self, process: int, end: LinkEnd, region: memoryview | None) -> None:
         """A process is there, or there anew; `region`: the memory that it lends from."""
@@ -29,20 +30,37 @@ class RingSide:
         self._links = links
         self._service = service
         self._regions = regions
+        self._ends: list[tuple[int, LinkEnd]] = []
+        """As `links` has them since they changed last: each pass looks at all, most find nothing."""
 
     def take_frames(self) -> bool:
         """One turn for each ring; whether any of them had something."""
         busy = False
-        for process, end in self._links.ends.items():
+        for process, end in self._ends:
             try:
-                busy = self._service.take_frames(process, end) or busy
+                messages = end.reader.read_all()
+                if messages:
+                    busy = True
+                    self._service.take_frames(process, end, messages)
             except (RingStale, RingClosed, RingCorrupt):
                 continue  # its process is gone or mad: the supervisor will make a new one
         return busy
 
+    def pump(self) -> bool:
+        """Send what waits for room in a ring; False while something still does."""
+        room = True
+        for _, end in self._ends:
+            if end.outbox_bytes:
+                room = end.pump() and room
+        return room
+
     def follow_links(self) -> None:
         """Let go of rings whose processes are gone, and take up new ones."""
-        for change in self._links.refresh():
+        changes = self._links.refresh()
+        if not changes:
+            return
+        self._ends = list(self._links.ends.items())
+        for change in changes:
             if change.old is not None:
                 self._drain(change.peer, change.old)
                 change.old.close()
@@ -51,7 +69,7 @@ class RingSide:
     def _drain(self, process: int, old: LinkEnd) -> None:
         """What a dead process had still answered counts."""
         try:
-            while self._service.take_frames(process, old):
-                continue
+            while messages := old.reader.read_all():
+                self._service.take_frames(process, old, messages)
         except (RingStale, RingClosed, RingCorrupt):
             return

@@ -11,8 +11,10 @@ import logging
 import resource
 import time
 from collections.abc import Callable
+from functools import partial
 
 import zmq
+from zmq.backend import zmq_poll
 from zmq.utils.monitor import recv_monitor_message
 
 from ringlog.errors import InvalidRequest, NodeFailed
@@ -21,7 +23,7 @@ from ringlog.net.addresses import is_ipv6
 from ringlog.net.connections import Connections
 from ringlog.net.departed import Departed
 from ringlog.net.descriptors import cut, widen
-from ringlog.net.lending import send_lent
+from ringlog.net.lending import LENT_BYTES_MIN, send_lent
 from ringlog.net.listening import why_not_listening
 from ringlog.net.ring_side import RingSide
 from ringlog.net.service import NetService
@@ -49,7 +51,6 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
 _NOBLOCK = int(zmq.NOBLOCK)
 _MORE_NOBLOCK = int(zmq.SNDMORE | zmq.NOBLOCK)
-_EVENTS = int(zmq.EVENTS)
 _POLLIN = int(zmq.POLLIN)
 """As plain numbers: an enum of flags costs a microsecond at each use."""
 
@@ -88,7 +89,12 @@ class RouterSocket:
         self.monitor = socket.get_monitor_socket(
             zmq.EVENT_ACCEPTED | zmq.EVENT_DISCONNECTED | zmq.EVENT_ACCEPT_FAILED
         )
+        self._send_part = partial(zmq.backend.Socket.send, socket)
+        """`socket.send` without its options for sockets of other kinds, which cost a call for each part."""
         self.connections = Connections()
+        self.has_events = True
+        """Whether the monitor may have some that were not read. Its descriptor tells only of what comes after it was
+        found empty."""
         self._connections_max = connections_max
         self._trims_left = 0
         self._endpoints: list[str] = []
@@ -116,9 +122,9 @@ class RouterSocket:
     def send(self, routing_id: bytes, message: bytes | bytearray) -> bool:
         """Hand over a message; False when the client is gone."""
         try:
-            self.socket.send(routing_id, _MORE_NOBLOCK)
-            if not send_lent(self.socket, message, _NOBLOCK):
-                self.socket.send(message, _NOBLOCK)
+            self._send_part(routing_id, _MORE_NOBLOCK)
+            if len(message) < LENT_BYTES_MIN or not send_lent(self.socket, message, _NOBLOCK):
+                self._send_part(message, _NOBLOCK)
         except zmq.ZMQError as error:
             if error.errno in (zmq.EHOSTUNREACH, zmq.EAGAIN):
                 return False
@@ -148,6 +154,7 @@ class RouterSocket:
                 client = self.connections.ended(event["value"])
                 if client is not None:
                     left.append((client, process))
+        self.has_events = seen == events_max
         count = len(self.connections)
         if self._listening and count >= self._connections_max:
             _log.warning("%d connections: no more are accepted until some are closed", count)
@@ -203,12 +210,15 @@ class RouterAgent:
         self._spins_until_us = 0
         self._socket, self.service = open_socket()
         self._rings = RingSide(links, self.service, regions)
-        self._poller = zmq.Poller()
-        self._poller.register(self._socket.socket, zmq.POLLIN)
-        self._poller.register(self._socket.monitor, zmq.POLLIN)
-        self._poller.register(links.bell.fd, zmq.POLLIN)
         self._departed = Departed()
-        self._poller.register(self._departed.fd, zmq.POLLIN)
+        self._bell_fd = links.bell.fd
+        # A descriptor, not the socket: to ask a socket what it has costs four system calls for each sleep.
+        self._monitor_fd = int(self._socket.monitor.get(zmq.FD))
+        self._from_clients: list[tuple[zmq.Socket[bytes] | int, int]] = [(self._socket.socket, _POLLIN)]
+        self._sources = [
+            *self._from_clients,
+            *((fd, _POLLIN) for fd in (self._bell_fd, self._monitor_fd, self._departed.fd)),
+        ]
         self._clock = LoopClock(stats)
         self._quiet_bytes = _private_bytes()
         self._has_messages = True
@@ -221,7 +231,7 @@ class RouterAgent:
         """Work until told to stop, then until all that is under way is answered."""
         while not self._stopping():
             self.cycle()
-        self._poller.unregister(self._socket.socket)
+        del self._sources[0]  # the socket: nothing new is taken
         self.service.end_heartbeats()
         until = time.monotonic() + DRAIN_S
         while self.service.peers.pending_count and time.monotonic() < until:
@@ -234,7 +244,7 @@ class RouterAgent:
         """One pass."""
         now_us = time.monotonic_ns() // 1000
         service = self.service
-        service.at(now_us)
+        service.now_us = now_us
         self._clock.work(now_us)
         self._rings.follow_links()
         may_receive = receive and service.has_image
@@ -244,9 +254,10 @@ class RouterAgent:
             busy = True
         if busy:
             self._spins_until_us = now_us + self._spin_us
-        room = service.retry_overflow()
-        room = self._links.pump() and room  # also while something waits: one full ring holds up no other
-        self._show(now_us)
+        room = not service.overflow or service.retry_overflow()
+        room = self._rings.pump() and room  # also while something waits: one full ring holds up no other
+        if now_us - self._shown_us >= SHOW_US:
+            self._show(now_us)
         if service.has_image and not self._is_ready:
             self._is_ready = True
             self._board.set_state(self._process, ProcessState.READY)
@@ -260,41 +271,43 @@ class RouterAgent:
         if not self._links.announce_wait():
             wait_ms = 0
         self._clock.rest(time.monotonic_ns() // 1000)
-        rung = self._poll(wait_ms)
-        self._links.end_wait(rung=rung)
+        self._links.end_wait(rung=self._poll(wait_ms))
 
     def _poll(self, wait_ms: int) -> bool:
         """Whether the doorbell was rung."""
-        rung = False
-        for source, _ in self._poller.poll(wait_ms):
-            if source is self._socket.socket:
-                self._has_messages = True
-            elif source is self._socket.monitor:
-                self._follow_connections()
+        rung, socket = False, self._socket
+        for source, _ in zmq_poll(self._sources, 0 if socket.has_events else wait_ms):
+            if source == self._bell_fd:
+                rung = True
+            elif source == self._monitor_fd:
+                socket.has_events = True
             elif source == self._departed.fd:
                 self._report_deaths()
             else:
-                rung = True
+                self._has_messages = True
+        if socket.has_events:
+            self._follow_connections()
         return rung
 
     def _receive(self) -> bool:
         """Take what the socket has; whether it may have more."""
         socket, connections = self._socket.socket, self._socket.connections
-        take, knows = self.service.take, self.service.peers.knows
+        take, known, counted = self.service.take, self.service.peers.by_routing_id, connections.counted
         for number in range(RECEIVE_MESSAGES_MAX):
             # Asked first: to find nothing costs an exception, four times as much. Of the first the poller has told.
-            if number and not int(socket.get(_EVENTS)) & _POLLIN:
+            if number and not zmq_poll(self._from_clients, 0):
                 return False
             try:
                 routing_id = socket.recv(_NOBLOCK)
             except zmq.Again:
                 return False
             frame = socket.recv(copy=False)
-            if not knows(routing_id):
+            if routing_id not in known:
                 # What happened to descriptors before this message must be known before it is said whose this one is.
                 self._follow_connections(None)
                 connections.met(descriptor(frame), routing_id)
-            connections.took(routing_id, len(frame))
+            if routing_id in counted:
+                connections.took(routing_id, len(frame))
             extra = frame.more
             while extra:
                 part = socket.recv(copy=False)
@@ -319,8 +332,6 @@ class RouterAgent:
                 self.service.clients_died(dead)
 
     def _show(self, now_us: int) -> None:
-        if now_us - self._shown_us < SHOW_US:
-            return
         self._shown_us = now_us
         self._follow_connections()  # also when there is always something else to do
         quiet_bytes = QUIET_BYTES + QUIET_BYTES_PER_CONNECTION * len(self._socket.connections)

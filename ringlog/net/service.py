@@ -50,6 +50,7 @@ from ringlog.net.peers import HeldFetch, Peer, Peers, PendingRequest
 from ringlog.net.wire_errors import error_reply
 from ringlog.ring.frame import due_at
 from ringlog.ring.link import LinkEnd
+from ringlog.ring.ring import Message
 from ringlog.ring.stats import Stats
 from ringlog.shard.commands import LENT, NodeApi, node_frame, pack_u64, unpack_lent
 
@@ -99,7 +100,10 @@ class NetService:
         self._map_near = map_near
         self._ends: dict[int, LinkEnd] = {}
         self._regions: dict[int, memoryview] = {}
-        self._overflow: dict[int, deque[bytes]] = {}
+        self._processes: dict[int, int] = {}
+        """By partition, as the image says: found once, and forgotten when the image changes."""
+        self.overflow: dict[int, deque[bytes]] = {}
+        """Requests that wait for room, by the process that serves them: only where some wait."""
         self._overflow_bytes: dict[int, int] = {}
         self._releases: dict[int, list[int]] = {}
         self._metadata = MetadataDesk(
@@ -110,17 +114,14 @@ class NetService:
             find_controller=lambda: self._end_of(controller),
             answer=self._answer,
         )
-        self._now_us = 0
-
-    def at(self, now_us: int) -> None:
-        """The time of this cycle: monotonic, in microseconds."""
-        self._now_us = now_us
+        self.now_us = 0
+        """The time of this cycle: monotonic."""
 
     # -- from clients ------------------------------------------------------------------------------------------
 
     def take(self, routing_id: bytes, frame: memoryview) -> None:
-        """One message of a client."""
-        peer = self.peers.seen(routing_id, self._now_us // 1000)
+        """One message of a client, in memory that is the node's: its header is written to."""
+        peer = self.peers.seen(routing_id, self.now_us // 1000)
         counts = self._stats.counts
         counts["requests"] += 1
         try:
@@ -147,32 +148,32 @@ class NetService:
             raise InvalidRequest(
                 f"a control body of {header.body_bytes} bytes; at most {CONTROL_BODY_BYTES_MAX} are taken"
             )
+        due_ms = due_at(self.now_us // 1000, header.deadline_ms)
         if api in SHARD_APIS:
             if api == _FETCH:
-                self._take_fetch(peer, header, frame)
+                self._take_fetch(peer, header, frame, due_ms)
                 return
             is_near = api == _PRODUCE and header.flags & _NEAR
             taken = near_batch(peer.near, header, frame) if is_near else frame
-            self._forward(peer, header, taken, self._process_of(header.partition), self._due_ms(header))
+            self._forward(peer, header, taken, self._process_of(header.partition), due_ms)
         elif api == Api.METADATA:
-            self._metadata.take(peer, header, frame[HEADER_BYTES:], self._due_ms(header), self._now_us)
+            self._metadata.take(peer, header, frame[HEADER_BYTES:], due_ms, self.now_us)
         elif api == Api.SHARE_MEMORY:
             self._share_memory(peer, header, decode_body(frame[HEADER_BYTES:], ShareMemoryRequest))
         elif api in CONTROLLER_APIS:
-            self._forward(peer, header, frame, self._controller, self._due_ms(header))
+            self._forward(peer, header, frame, self._controller, due_ms)
         else:
             raise UnsupportedVersion(f"api {api} is not known to this node")
 
-    def _take_fetch(self, peer: Peer, header: Header, frame: memoryview) -> None:
+    def _take_fetch(self, peer: Peer, header: Header, frame: memoryview, due_ms: int) -> None:
         """Forward it, or hold it back while too much that its client asked for is on its way."""
         landing = None
         if header.flags & _NEAR:
             frame, landing = near_fetch(peer.near, header, frame)
-        due_ms = self._due_ms(header)
         if not peer.must_hold:
             self._forward(peer, header, frame, self._process_of(header.partition), due_ms, landing)
         elif len(peer.held) < HELD_FETCHES_MAX:
-            peer.held.append(HeldFetch(bytes(frame), due_ms, landing))
+            peer.held.append(HeldFetch(bytearray(frame), due_ms, landing))
         else:
             raise Overloaded("replies to earlier fetches were not received yet")
 
@@ -187,11 +188,13 @@ class NetService:
             except RinglogError as error:
                 self._refuse(peer, header, error)
 
-    def _due_ms(self, header: Header) -> int:
-        """When the client of a request that came in this cycle gives up, as a ring's frame says it."""
-        return due_at(self._now_us // 1000, header.deadline_ms)
-
     def _process_of(self, partition: int) -> int:
+        process = self._processes.get(partition)
+        if process is None:
+            process = self._processes[partition] = self._find_process(partition)
+        return process
+
+    def _find_process(self, partition: int) -> int:
         found = self.image.partitions.get(partition)
         if found is None:
             raise StaleMetadata(f"there is no partition with id {partition}. Fetch metadata, then retry")
@@ -212,43 +215,58 @@ class NetService:
         landing: memoryview | None = None,
     ) -> None:
         """Copy the frame into the ring of the process that answers it, with its client's session and deadline."""
-        end = self._end_of(process)
-        nbytes = frame.frame_bytes if isinstance(frame, NearBatch) else len(frame)
+        end = self._ends.get(process)
+        if end is None:
+            raise self._unavailable(process)
+        if isinstance(frame, NearBatch):
+            nbytes, head = frame.frame_bytes, memoryview(frame.head)
+        else:
+            nbytes, head = len(frame), frame
         answered = header.api_key != _PRODUCE or header.flags & _ACKS_MASK != 0
         if answered:
-            request = PendingRequest(process, header.api_key, nbytes, self._now_us, landing)
+            request = PendingRequest(process, header.api_key, nbytes, self.now_us, landing)
             self.peers.admit(peer, header.correlation, request)
+        _STAMP.pack_into(head, _STAMP_AT, peer.session, due_ms)
         try:
-            self._put(end, process, frame, nbytes, _STAMP.pack(peer.session, due_ms))
+            if process in self.overflow:
+                is_out = False  # it comes behind what waits
+            elif isinstance(frame, NearBatch):
+                is_out = self._write_near(end, frame, nbytes)
+            else:
+                is_out = end.writer.write(frame)
+            if is_out:
+                self._stats.counts["bytes_in"] += nbytes
+            else:
+                self._let_wait(process, frame, nbytes)
         except RinglogError:
             if answered:
                 self.peers.settle(peer, header.correlation)
             raise
 
-    def _put(
-        self, end: LinkEnd, process: int, frame: memoryview | NearBatch, nbytes: int, stamp: bytes
-    ) -> None:
-        """Into the ring, or behind what waits for room in it."""
-        if not self._overflow.get(process):
-            room = end.writer.claim(nbytes)
-            if room is not None:
-                try:
-                    _fill(room, frame, stamp)
-                except RinglogError:
-                    end.writer.abort()
-                    raise
-                end.writer.commit()
-                self._stats.counts["bytes_in"] += nbytes
-                if isinstance(frame, NearBatch):
-                    self._stats.counts["near_bytes_in"] += nbytes
-                return
+    def _write_near(self, end: LinkEnd, batch: NearBatch, nbytes: int) -> bool:
+        """Into the ring straight from a client's memory; False when it has no room."""
+        room = end.writer.claim(nbytes)
+        if room is None:
+            return False
+        if not batch.copy_to(room):
+            end.writer.abort()
+            raise _gone_from_its_place()
+        end.writer.commit()
+        self._stats.counts["near_bytes_in"] += nbytes
+        return True
+
+    def _let_wait(self, process: int, frame: memoryview | NearBatch, nbytes: int) -> None:
+        """Behind what waits for room in a ring."""
         waiting = self._overflow_bytes.get(process, 0) + nbytes
         if waiting > OVERFLOW_BYTES_MAX:
             raise Overloaded("the shard is behind with its requests")
-        copy = bytearray(nbytes)
-        _fill(copy, frame, stamp)
+        if isinstance(frame, NearBatch):
+            copy = bytearray(nbytes)
+            if not frame.copy_to(copy):
+                raise _gone_from_its_place()
+            frame = memoryview(copy)
         self._overflow_bytes[process] = waiting
-        self._overflow.setdefault(process, deque()).append(bytes(copy))
+        self.overflow.setdefault(process, deque()).append(bytes(frame))
 
     def _share_memory(self, peer: Peer, header: Header, request: ShareMemoryRequest) -> None:
         """From now on the client may name batches in its memory instead of sending them, and places for replies. Those
@@ -269,24 +287,22 @@ class NetService:
 
     # -- from rings --------------------------------------------------------------------------------------------
 
-    def take_frames(self, process: int, end: LinkEnd) -> bool:
-        """Send on what a process has answered; True when there was something."""
-        reader = end.reader
-        messages = reader.read_all()
+    def take_frames(self, process: int, end: LinkEnd, messages: list[Message]) -> None:
+        """Send on what a process has answered."""
         for message in messages:
             self._take_reply(process, message.body)
-        reader.release()
+        end.reader.release()
         if self._releases:
             released = self._releases.pop(process, None)
             if released:
                 end.send(node_frame(NodeApi.RELEASE, pack_u64(*released)), wakes=False)
-        return bool(messages)
 
     def _take_reply(self, process: int, frame: memoryview) -> None:
         _version, api_key, flags, partition, correlation, session = _ROUTE.unpack_from(frame)
         if api_key == _DELTA:
             delta = decode_delta(bytes(frame[HEADER_BYTES:]))
             self.image.apply(delta)
+            self._processes.clear()
             self.has_image = self.has_image or not delta.more
             self._metadata.image_changed()
             return
@@ -333,21 +349,19 @@ class NetService:
             self._stats.counts["bytes_out"] += near_bytes
             self._stats.counts["near_bytes_out"] += near_bytes
         if api_key == _PRODUCE:
-            self._stats.observe("produce_us", self._now_us - came_us)
+            self._stats.observe("produce_us", self.now_us - came_us)
         elif api_key == _FETCH:
-            self._stats.observe("fetch_us", self._now_us - came_us)
+            self._stats.observe("fetch_us", self.now_us - came_us)
 
     def retry_overflow(self) -> bool:
         """Give rings what they had no room for; False while something still waits."""
-        all_out = True
-        for process, waiting in self._overflow.items():
-            end = self._ends.get(process)
-            while waiting and end is not None:
-                if not end.writer.write(waiting[0]):
-                    all_out = False
-                    break
+        for process, waiting in list(self.overflow.items()):
+            end = self._ends[process]
+            while waiting and end.writer.write(waiting[0]):
                 self._overflow_bytes[process] -= len(waiting.popleft())
-        return all_out
+            if not waiting:
+                del self.overflow[process]
+        return not self.overflow
 
     # -- deaths ------------------------------------------------------------------------------------------------
 
@@ -357,7 +371,7 @@ class NetService:
         if region is not None:
             self._regions[process] = region
         self._releases.pop(process, None)
-        self._overflow.pop(process, None)
+        self.overflow.pop(process, None)
         self._overflow_bytes.pop(process, None)
         error = self._unavailable(process)
         for peer, correlation, api_key in self.peers.waiting_for(process):
@@ -402,8 +416,9 @@ class NetService:
 
     def _send_to(self, peer: Peer, message: bytes) -> None:
         if self._send(peer.routing_id, message):
-            peer.sent_bytes += len(message)
-            self._stats.counts["bytes_out"] += len(message)
+            nbytes = len(message)
+            peer.sent_bytes += nbytes
+            self._stats.counts["bytes_out"] += nbytes
         else:
             self.peers.drop(peer)
 
@@ -431,13 +446,8 @@ class NetService:
         self._answer_error(peer, api_key, correlation, error)
 
 
-def _fill(room: memoryview | bytearray, frame: memoryview | NearBatch, stamp: bytes) -> None:
-    if isinstance(frame, NearBatch):
-        if not frame.copy_to(room):
-            raise RequestTimeout("the batch is not where the request says: its client has given up on it")
-    else:
-        room[:] = frame
-    room[_STAMP_AT : _STAMP_AT + _STAMP.size] = stamp
+def _gone_from_its_place() -> RequestTimeout:
+    return RequestTimeout("the batch is not where the request says: its client has given up on it")
 
 
 def _message(

@@ -112,7 +112,7 @@ class NetWorld:
         """A client asks."""
         data = encode_body(body) if isinstance(body, msgspec.Struct) else body
         frame = pack_header(api, correlation=correlation, body_bytes=len(data), **header) + data
-        self.service.take(who, memoryview(frame))
+        self.service.take(who, memoryview(bytearray(frame)))
 
     def take_sent(self) -> list[Sent]:
         sent, self.sent = self.sent, []
@@ -154,7 +154,8 @@ class NetWorld:
         self.pass_replies(CONTROLLER)
 
     def pass_replies(self, process: int) -> None:
-        self.service.take_frames(process, self.fronts[process])
+        front = self.fronts[process]
+        self.service.take_frames(process, front, front.reader.read_all())
 
     def session_of(self, who: bytes = b"ada") -> int:
         return self.service.peers.seen(who, 0).session

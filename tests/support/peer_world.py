@@ -129,7 +129,7 @@ class PeerWorld:
         self._version += 1
         delta = Delta(self._version, full, False, list(records))
         self.backs[CONTROLLER].send(node_frame(NodeApi.DELTA, encode_delta(delta)))
-        self.service.take_frames(CONTROLLER, self.fronts[CONTROLLER])
+        self._take_frames(CONTROLLER)
 
     def broker(self, node: int, epoch: int | None = None, endpoint: str | None = None) -> Broker:
         self.epochs[node] = self.epochs[node] if epoch is None else epoch
@@ -147,7 +147,11 @@ class PeerWorld:
         """A shard writes a frame to its reply ring, and it is taken."""
         process = SHARD_0 + shard
         self.backs[process].send(data)
-        self.service.take_frames(process, self.fronts[process])
+        self._take_frames(process)
+
+    def _take_frames(self, process: int) -> None:
+        front = self.fronts[process]
+        self.service.take_frames(process, front, front.reader.read_all())
 
     def ask(self, node: int = OTHER, *, api: int = FETCH, shard: int = 0, their_shard: int = 1) -> None:
         """A shard of this node asks one of another."""

@@ -30,6 +30,20 @@ def test_a_client_whose_messages_come_out_is_never_cut_however_much_it_sends():
         assert connections.floods() == []
 
 
+def test_bytes_are_counted_only_where_the_kernel_counts_them_too():
+    kernel = Kernel()
+    connections = Connections(kernel)
+    for fd in (7, 8):
+        connections.accepted(fd)
+    kernel.received[8] = None
+    connections.met(7, b"far")
+    connections.met(8, b"near")
+    assert list(connections.counted) == [b"far"]
+    assert connections.knows(b"near")
+    connections.ended(7)
+    assert not connections.counted
+
+
 def test_a_connection_with_unfinished_messages_is_found_at_the_bound():
     kernel = Kernel()
     connections = Connections(kernel)

@@ -37,7 +37,7 @@ def fetch(world: NetWorld, position: int = POSITION, room: int = ROOM, **header:
 
 
 def test_a_reply_lies_where_the_fetch_said_and_the_shard_sees_a_fetch_as_any_other(world, memory):
-    world.service.at(now_us=7_000_000)
+    world.service.now_us = 7_000_000
     world.ask(Api.FETCH, b"fetch", partition=1, deadline_ms=500, correlation=2)
     fetch(world, deadline_ms=500)
     (usual, _), (near, near_body) = world.requests(SHARD_0)

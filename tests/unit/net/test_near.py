@@ -35,7 +35,7 @@ def place(position: int = POSITION, nbytes: int = len(BATCH), crc: bytes = BATCH
 
 
 def test_a_batch_in_shared_memory_reaches_the_shard_as_one_that_was_sent(world, memory):
-    world.service.at(now_us=7_000_000)
+    world.service.now_us = 7_000_000
     world.ask(Api.PRODUCE, BATCH, partition=1, flags=Acks.ALL, deadline_ms=500)
     world.ask(Api.PRODUCE, place(), partition=1, flags=NEAR, deadline_ms=500, correlation=2)
     (sent, its_body), (near, near_body) = world.requests(SHARD_0)

@@ -61,9 +61,9 @@ def test_fetches_are_held_while_too_much_was_not_received(world):
 
 def test_the_time_for_which_a_fetch_is_held_counts(world):
     owe(world, CLIENT_REPLY_BYTES_MAX + 1)
-    world.service.at(now_us=7_000_000)
+    world.service.now_us = 7_000_000
     world.ask(Api.FETCH, b"f", partition=1, deadline_ms=500)
-    world.service.at(now_us=9_000_000)
+    world.service.now_us = 9_000_000
     world.ask(Api.METADATA, MetadataRequest([]), correlation=2, received=CLIENT_REPLY_BYTES_MAX)
     assert [header.deadline_ms for header, _ in world.requests(SHARD_0)] == [7_500]
 

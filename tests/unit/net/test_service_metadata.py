@@ -76,7 +76,7 @@ def test_who_asks_for_a_topic_that_another_is_having_made_waits_for_it_too(world
 
 
 def test_a_topic_is_not_made_for_a_client_that_has_given_up(world):
-    world.service.at(now_us=7_000_000)
+    world.service.now_us = 7_000_000
     world.ask(Api.METADATA, MetadataRequest(["new"], True), deadline_ms=500)
     assert [header.deadline_ms for header, _ in world.requests(CONTROLLER)] == [7_500]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ringlog.controller.records import Partition, TopicRemoved
 from ringlog.errors import StaleMetadata
 from ringlog.net.framing import Acks, Api, Flag
 from ringlog.net.messages import (
@@ -21,6 +22,18 @@ def test_a_request_goes_to_the_shard_of_its_partition_with_the_clients_session(w
     assert world.requests(SHARD_0) == []
 
 
+def test_where_a_partition_was_found_counts_until_the_metadata_change(world):
+    world.ask(Api.PRODUCE, b"first", partition=1, flags=Acks.ALL)
+    world.delta(Partition(1, 1, 0, 1), version=6)
+    world.ask(Api.PRODUCE, b"then", partition=1, flags=Acks.ALL, correlation=2)
+    found = [[body for _, body in world.requests(process)] for process in (SHARD_0, SHARD_1)]
+    assert found == [[b"first"], [b"then"]]
+    world.delta(TopicRemoved(1), version=7)
+    world.ask(Api.PRODUCE, b"late", partition=1, flags=Acks.ALL, correlation=3)
+    (sent,) = world.take_sent()
+    assert sent.error.code == StaleMetadata.code
+
+
 def test_what_a_client_writes_where_its_session_goes_counts_for_nothing(world):
     world.ask(Api.PRODUCE, b"batch", partition=1, flags=Acks.ALL, received=4711)
     ((header, _),) = world.requests(SHARD_0)
@@ -28,7 +41,7 @@ def test_what_a_client_writes_where_its_session_goes_counts_for_nothing(world):
 
 
 def test_a_request_says_in_the_ring_when_its_client_gives_up(world):
-    world.service.at(now_us=7_000_000)
+    world.service.now_us = 7_000_000
     world.ask(Api.PRODUCE, b"batch", partition=1, flags=Acks.ALL, deadline_ms=500)
     world.ask(Api.PRODUCE, b"batch", partition=1, flags=Acks.ALL, correlation=2)
     world.ask(Api.CREATE_TOPIC, CreateTopicRequest("new"), correlation=3, deadline_ms=900)

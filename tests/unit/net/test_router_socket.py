@@ -1,0 +1,50 @@
+"""The ROUTER socket's monitor: what its descriptor tells, and what it leaves to be read."""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+
+import pytest
+import zmq
+
+from ringlog.net.router import RouterSocket
+
+CONNECTIONS = 10
+
+
+@pytest.fixture
+def router():
+    made = RouterSocket(["tcp://127.0.0.1:*"], connections_max=100)
+    yield made
+    made.close()
+
+
+def connect(router: RouterSocket) -> socket.socket:
+    port = int(router.endpoints[0].rpartition(":")[2])
+    return socket.create_connection(("127.0.0.1", port))
+
+
+def descriptor_tells(router: RouterSocket, timeout_s: float) -> bool:
+    return bool(select.select([int(router.monitor.get(zmq.FD))], [], [], timeout_s)[0])
+
+
+def test_events_beyond_the_bound_are_known_to_wait_though_the_descriptor_is_silent(router):
+    router.follow_connections(None)
+    assert not router.has_events and not descriptor_tells(router, 0)
+    connected = [connect(router) for _ in range(CONNECTIONS)]
+    assert descriptor_tells(router, 10)
+    until = time.monotonic() + 10
+    while len(router.connections) < CONNECTIONS and time.monotonic() < until:
+        before = len(router.connections)
+        router.follow_connections(1)
+        assert router.has_events == (len(router.connections) > before), (
+            "what is behind the bound is not known"
+        )
+    assert len(router.connections) == CONNECTIONS
+    router.follow_connections(None)
+    assert not router.has_events
+    for one in connected:
+        one.close()
+    assert descriptor_tells(router, 10), "after the monitor was found empty, its descriptor tells again"
