@@ -115,5 +115,5 @@ def consume(
         return
     if follow is None:
         follow = start.kind is StartKind.END
-    plan = ConsumePlan(topic, start, sorted(set(partitions)), count, follow)
+    plan = ConsumePlan(topic, start, sorted(set(partitions)), count, follow, as_json)
     consume_topic(bootstrap, plan, formatter)

@@ -33,6 +33,7 @@ class ConsumePlan:
     """None named: all."""
     count: int | None
     follow: bool
+    as_json: bool = False
 
 
 def consume_topic(bootstrap: str, plan: ConsumePlan, formatter: BulkFormatter) -> None:
@@ -48,7 +49,12 @@ def consume_topic(bootstrap: str, plan: ConsumePlan, formatter: BulkFormatter) -
         first = consumer.beginning_offsets(places)
         # No partition can be read below its start, nor beyond its end.
         consumer.assign([(*place, min(max(begins[place], first[place]), ends[place])) for place in places])
-        _print_all(consumer, plan, begins, ends, formatter, out)
+        shown = _print_all(consumer, plan, begins, ends, formatter, out)
+    beyond = plan.start.kind is StartKind.OFFSET and plan.start.value > max(
+        ends.values()
+    )  # that is told already
+    if not shown and plan.count != 0 and not plan.as_json and not beyond:
+        print(f"ringlog: {plan.topic} has no records to show; --follow waits for some.", file=sys.stderr)
 
 
 def _places(consumer: Consumer, plan: ConsumePlan) -> list[TopicPartition]:
@@ -92,8 +98,9 @@ def _print_all(
     ends: Mapping[TopicPartition, int],
     formatter: BulkFormatter,
     out: GatheredOutput,
-) -> None:
-    left = sys.maxsize if plan.count is None else plan.count
+) -> int:
+    """How many were shown."""
+    left = most = sys.maxsize if plan.count is None else plan.count
     unfinished = (
         set(ends) if plan.follow else {place for place in ends if consumer.position(place) < ends[place]}
     )
@@ -109,6 +116,7 @@ def _print_all(
             done = {place for place, position in positions.items() if position >= ends[place]}
             unfinished -= done
             consumer.pause(*done)
+    return most - left
 
 
 def _inside(

@@ -108,7 +108,9 @@ def _says_what_to_do(message: str) -> bool:
     >>> _says_what_to_do("no node answers. Start one."), _says_what_to_do("orders-0 is busy.")
     (True, False)
     """
-    return any(mark in message.rstrip(".") for mark in (". ", "? ", ": try ", "; "))
+    return any(
+        mark in message.rstrip(".") for mark in (". ", "? ", "; ", ": try ", ": use ", ": say ", ", so use ")
+    )
 
 
 def _advice(error: RinglogError) -> str:

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from cli.finite import FiniteRange
 from cli.node_options import chosen_data_dir, data_dir_option
 from cli.options import json_option, named_bootstrap_option
 
@@ -95,7 +96,7 @@ def start(
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=0),
+    type=FiniteRange(min=0),
     default=30.0,
     show_default=True,
     help="Seconds to wait.",

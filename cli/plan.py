@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from cli.amounts import amount, duration_s
+from cli.finite import FiniteRange
 from cli.options import json_option
 
 
@@ -76,14 +77,14 @@ from cli.options import json_option
 )
 @click.option(
     "--cpu-s-per-gb",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=1.5,
     show_default=True,
     help="CPU seconds per GB taken or given.",
 )
 @click.option(
     "--headroom",
-    type=click.FloatRange(min=0, max=1, max_open=True),
+    type=FiniteRange(min=0, max=1, max_open=True),
     default=0.3,
     show_default=True,
     help="Share of everything that stays free.",

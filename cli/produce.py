@@ -43,6 +43,7 @@ def produce(
     as_json: bool,
 ) -> None:
     """Send each line of stdin, or of a file, as a record; say at the end how many were acknowledged, and how durable.
+    A topic that is missing is created, and that is said.
 
     With --json each line is an object, as `ringlog consume --json` prints it, and the report is JSON, too. It may
     have "value", "key", "headers" (an object or a list of pairs), "partition" and "timestamp" (milliseconds). Bytes are

@@ -16,8 +16,8 @@ from cli.counted import counted
 from cli.held_up import telling_what_holds_up
 from cli.output import print_json
 from cli.produce_input import BadLine, Chunk, Headers, json_chunks, lines_of, plain_chunks
-from cli.screen import late_bar
-from cli.topic_errors import naming_near_topics
+from cli.screen import late_bar, say_above_bar
+from cli.topic_errors import naming_near_topics, words_if_new
 from ringlog.errors import BatchTooLarge, InvalidRequest, RinglogError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def produce_lines(bootstrap: str, plan: ProducePlan, file: BinaryIO) -> None:
     ):
         sending = Sending(producer, plan.topic)
         try:
-            _send_all(sending, plan, file)
+            _send_all(sending, plan, file, bootstrap)
         except (RinglogError, KeyboardInterrupt):
             # Whatever ended it, what was acknowledged is told: it will not be taken back.
             sending.take_what_is_there()
@@ -75,11 +75,15 @@ def produce_lines(bootstrap: str, plan: ProducePlan, file: BinaryIO) -> None:
         _report(sending, plan, time.monotonic() - began_s)
 
 
-def _send_all(sending: Sending, plan: ProducePlan, file: BinaryIO) -> None:
+def _send_all(sending: Sending, plan: ProducePlan, file: BinaryIO, bootstrap: str) -> None:
     with late_bar(QUIET_S) as show:
         try:
             for chunk in _chunks(plan, file):
+                is_first = not sending.sent
+                words = words_if_new(plan.topic, lambda: open_admin(bootstrap)) if is_first else ""
                 sending.send(chunk)
+                if words:
+                    say_above_bar(words)
                 show(f"{sending.acknowledged:,} of {sending.sent:,} records acknowledged")
         except BadLine as wrong:
             sending.finish()

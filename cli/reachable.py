@@ -6,7 +6,7 @@ import socket
 import time
 from collections.abc import Sequence
 
-from ringlog.client.settings import endpoints_of
+from ringlog.client.settings import DEFAULT_BOOTSTRAP, endpoints_of
 from ringlog.errors import NodeUnavailable
 
 PATIENCE_S = 3.0
@@ -26,8 +26,9 @@ def require_listener(bootstrap: str, patience_s: float = PATIENCE_S) -> None:
     until_s = time.monotonic() + patience_s * len(endpoints)
     while not _is_taken(endpoints):
         if time.monotonic() >= until_s:
+            where = bootstrap or DEFAULT_BOOTSTRAP
             raise NodeUnavailable(
-                f"no node listens at {bootstrap}. Start one with `ringlog start`, or check --bootstrap"
+                f"no node listens at {where}. Start one with `ringlog start`, or check --bootstrap"
             )
         time.sleep(PAUSE_S)
 

@@ -1,4 +1,4 @@
-"""Adds to the error for a topic that is not there what its name may have been meant to be."""
+"""Says of a topic that is not there what its name may have been meant to be."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ def naming_near_topics(name: str, open_admin: Callable[[], Admin]) -> Iterator[N
         raise UnknownTopic(f"there is no topic {name!r}. {_suggestion(name, known)}") from unknown
 
 
+def words_if_new(name: str, open_admin: Callable[[], Admin]) -> str:
+    """What to say when a topic was made by sending to it: its name was mistyped, perhaps. Empty when it is there."""
+    known = _known(open_admin)
+    if known is None or name in known:
+        return ""
+    return f"ringlog: there was no topic {name!r}: it is created. {did_you_mean(name, known)}".rstrip()
+
+
 def _known(open_admin: Callable[[], Admin]) -> list[str] | None:
     """None: the first error is the one to tell of; without the list it is told without a suggestion."""
     try:
@@ -40,4 +48,4 @@ def _suggestion(name: str, known: list[str] | None) -> str:
     if not known:
         return f"There is none yet; create it: ringlog topic create {name}"
     question = did_you_mean(name, known)
-    return question or f"`ringlog topic list` shows the {len(known)} that are there."
+    return question or "`ringlog topic list` shows those that are there."

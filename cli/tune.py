@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from cli.finite import FiniteRange
 from cli.node_options import chosen_data_dir, data_dir_option
 from cli.options import json_option
 
@@ -22,7 +23,7 @@ POLICIES = ("balanced", "latency", "throughput", "laptop")
 @click.option(
     "--budget",
     "budget_s",
-    type=click.FloatRange(min=1),
+    type=FiniteRange(min=1),
     default=30.0,
     show_default=True,
     metavar="SECONDS",
@@ -45,7 +46,7 @@ POLICIES = ("balanced", "latency", "throughput", "laptop")
 @click.option("--compare", is_flag=True, help="Run the same load on throw-away nodes before and after.")
 @click.option(
     "--compare-seconds",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     default=3.0,
     show_default=True,
     metavar="SECONDS",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from cli.finite import FiniteRange
 from cli.lazy import HelpfulGroup
 from cli.options import client_options, group_options
 
@@ -29,10 +30,10 @@ def load_options(topic: str, partitions: int, count_help: str) -> Callable[[Comm
             help="Bytes of a value.",
         ),
         click.option("--count", type=click.IntRange(min=1), help=count_help),
-        click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="Stop after this time."),
+        click.option("--seconds", type=FiniteRange(min=0, min_open=True), help="Stop after this time."),
         click.option(
             "--rate",
-            type=click.FloatRange(min=0, min_open=True),
+            type=FiniteRange(min=0.001),
             help="Records per second, timed from when each was due; by default as fast as it goes.",
         ),
         click.option("--acks", type=click.Choice(["0", "1", "all"]), default="all", show_default=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -90,7 +91,7 @@ class Load:
                 self._reap(0.0 if len(self._waiting) < self._waiting_max else None)
             else:
                 # Wait for an answer rather than sleep: it is timed when it comes.
-                self._reap(max(pace.due_s(self._sent + 1) - now_s, 0.0))
+                self._reap(max(min(pace.due_s(self._sent + 1), self._over_s()) - now_s, 0.0))
             now_s = clock()
             if now_s - shown_s >= PROGRESS_S:
                 shown_s = now_s
@@ -105,7 +106,11 @@ class Load:
     def _is_over(self, now_s: float) -> bool:
         if self._count is not None and self._sent >= self._count:
             return True
-        return self._seconds is not None and now_s - self.outcome.began_s >= self._seconds
+        return now_s >= self._over_s()
+
+    def _over_s(self) -> float:
+        """When time is up."""
+        return math.inf if self._seconds is None else self.outcome.began_s + self._seconds
 
     def _due(self, pace: Pace, now_s: float) -> int:
         due = pace.due_now(now_s, self._sent)

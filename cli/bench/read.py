@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,8 @@ def read_topic(
     poll = _poll_arrow if has_arrow() else _poll_records
     outcome = Outcome(began_s=time.monotonic())
     now_s = shown_s = heard_s = outcome.began_s
-    while outcome.records < count and (seconds is None or now_s - outcome.began_s < seconds):
+    over_s = math.inf if seconds is None else outcome.began_s + seconds
+    while outcome.records < count and now_s < over_s:
         records, nbytes = poll(consumer, min(count - outcome.records, RECORDS_PER_POLL))
         before_s, now_s = now_s, time.monotonic()
         if records:
@@ -56,7 +58,8 @@ def read_topic(
             shown_s = now_s
             on_progress(outcome)
         if rate is not None:
-            time.sleep(max(outcome.began_s + outcome.records / rate - time.monotonic(), 0.0))
+            due_s = outcome.began_s + outcome.records / rate
+            time.sleep(max(min(due_s, over_s) - time.monotonic(), 0.0))
             now_s = time.monotonic()
     outcome.ended_s = time.monotonic()
     on_progress(outcome)

@@ -31,6 +31,8 @@ class FakeNode:
     fails_after: int | None = None
     failure: RinglogError | None = None
     interrupt_when_empty: bool = False
+    create_missing: bool = False
+    """Whether a topic that is produced to is made, as a real node does."""
     durability: str = "flushed"
 
     def create(self, name: str, partitions: int = 1) -> FakeTopic:
@@ -186,6 +188,8 @@ class FakeProducer(_Client):
         self, topic: str, rows: list[tuple[bytes | None, dict[str, Any]]], partition: int | None
     ) -> BatchState:
         node = self._node
+        if node.create_missing and topic not in node.topics:
+            node.create(topic)
         count = len(node.topic(topic).partitions)
         state = BatchState(topic, partition or 0)
         self._sent += len(rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -53,6 +54,21 @@ def test_produce_stops_when_the_time_is_over(run, node, monkeypatch):
     found = figures(run("bench", "produce", "--seconds", 0.2, "--rate", 2000, "--json"))
     assert 0.15 < found["seconds"] < 2
     assert 200 <= found["records"] <= 500
+
+
+@pytest.mark.parametrize("command", ["produce", "consume"])
+def test_the_time_ends_it_though_the_next_record_is_due_much_later(run, node, command):
+    node.create("bench", 1)
+    for _ in range(5):
+        node.append("bench", 0, b"x" * 100)
+    began_s = time.monotonic()
+    result = run("bench", command, "--count", 20, "--seconds", 0.2, "--rate", 0.01)
+    assert time.monotonic() - began_s < 20
+    assert result.exit_code == (ExitCode.OK if command == "consume" else ExitCode.REFUSED), result.output
+
+
+def test_one_record_is_not_told_as_several(run, node):
+    assert run("bench", "produce", "--count", 1).stdout.startswith("1 record in ")
 
 
 def test_a_rate_is_kept_to(run, node):

@@ -59,6 +59,16 @@ def test_an_offset_that_is_not_there_yet_is_said(run, orders):
     assert "there is no offset 99 yet; the next is 3" in run("consume", "orders", "--from", "99").stderr
 
 
+def test_that_there_is_nothing_to_read_is_said_to_people(run, node, orders):
+    node.create("empty", 2)
+    result = run("consume", "empty")
+    assert (result.stdout, result.exit_code) == ("", ExitCode.OK)
+    assert result.stderr == "ringlog: empty has no records to show; --follow waits for some.\n"
+    assert "orders has no records to show" in run("consume", "orders", "--from", "time:1900000000000").stderr
+    for quiet in (["empty", "--json"], ["empty", "--count", 0], ["orders", "--count", 0], ["orders"]):
+        assert run("consume", *quiet).stderr == ""
+
+
 def test_following_ends_quietly_with_ctrl_c(run, orders):
     orders.interrupt_when_empty = True
     for arguments in (["--follow"], ["--from", "beginning", "-f"]):

@@ -67,6 +67,21 @@ def test_an_unknown_command_is_wrong_usage(run):
     [
         (InvalidRequest("no such thing"), ExitCode.REFUSED, "ringlog: no such thing. See --help."),
         (
+            InvalidRequest("shards=100000: use 0 to 256"),
+            ExitCode.REFUSED,
+            "ringlog: shards=100000: use 0 to 256",
+        ),
+        (
+            InvalidRequest("this cluster has 1 node, so use 1"),
+            ExitCode.REFUSED,
+            "ringlog: this cluster has 1 node, so use 1",
+        ),
+        (
+            InvalidRequest("bootstrap 'x' is no address: say host:port"),
+            ExitCode.REFUSED,
+            "ringlog: bootstrap 'x' is no address: say host:port",
+        ),
+        (
             PartitionBusy("orders-0 is busy."),
             ExitCode.RETRY,
             "ringlog: orders-0 is busy. Try again in a moment.",

@@ -47,7 +47,7 @@ def test_a_tab_separates_keys_when_it_is_written_as_one(run, node, orders):
 
 def test_settings_reach_the_producer(run, node, orders):
     run("produce", "orders", "--acks", "1", "--codec", "zstd", "--bootstrap", "there:1", input="x\n")
-    [opened] = node.opened
+    opened, _ = node.opened  # the other one asks whether the topic is there
     assert (opened["acks"], opened["compression_type"], opened["bootstrap"]) == ("1", "zstd", "there:1")
 
 
@@ -92,6 +92,15 @@ def test_a_failure_is_told_with_what_was_acknowledged_before(run, node, orders, 
 def test_the_least_durability_is_the_one_that_is_reported(run, node, orders):
     node.durability = "written"
     assert "acknowledged, written" in run("produce", "orders", input="a\n").stderr
+
+
+def test_a_topic_that_is_made_on_the_way_is_told_of_with_near_names(run, node, orders):
+    node.create_missing = True
+    told, report = run("produce", "ordres", input="x\n").stderr.splitlines()
+    assert told == "ringlog: there was no topic 'ordres': it is created. Did you mean 'orders'?"
+    assert report.startswith("1 record acknowledged") and len(node.topics["ordres"].partitions[0]) == 1
+    assert len(run("produce", "ordres", input="y\n").stderr.splitlines()) == 1, "it is there now"
+    assert "is created" not in run("produce", "another", input="").stderr, "nothing was sent"
 
 
 def test_nothing_to_send_is_said(run, node, orders):

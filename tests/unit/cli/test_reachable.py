@@ -17,3 +17,9 @@ def test_nodes_that_share_the_cores_are_given_the_time_of_each(monkeypatch, boot
     with pytest.raises(NodeUnavailable, match="no node listens at"):
         reachable.require_listener(bootstrap)
     assert now_s[0] == pytest.approx(waited_s, abs=0.1)
+
+
+def test_an_empty_address_is_told_as_the_one_that_is_meant(monkeypatch):
+    monkeypatch.setattr(reachable, "_is_taken", lambda endpoints: False)
+    with pytest.raises(NodeUnavailable, match=r"no node listens at 127\.0\.0\.1:9400\."):
+        reachable.require_listener("", patience_s=0)
