@@ -151,7 +151,7 @@ class Links:
     def _listen(self, now_s: float) -> None:
         """A node that is silent may have been replaced: ask another one who leads, until it speaks. What any node could
         answer is asked elsewhere."""
-        silent = False
+        silent: list[Link] = []
         for link in list(self._all):
             since_s = link.silent_since_s()
             if since_s is None or now_s < since_s + self._patience_s:
@@ -160,7 +160,7 @@ class Links:
                     self._patience_s = min(2 * self._patience_s, _PATIENCE_S_MAX)
                 link.suspected = False
                 continue
-            silent = True
+            silent.append(link)
             if not link.suspected:
                 link.suspected = True
                 self.leave_home(link.node, now_s)
@@ -170,6 +170,9 @@ class Links:
         elif now_s >= self._ask_at_s:
             self._ask_at_s = now_s + self._ask_pause_s
             self._ask_pause_s = min(1.5 * self._ask_pause_s, _PATIENCE_S_MAX)
+            for link in silent:
+                # One that sought any node may have come back to this one. It is cut off, perhaps, and tells what it knows.
+                self.leave_home(link.node, now_s)
             self._on_silent()
 
     def _recall(self, now_s: float) -> None:
@@ -200,7 +203,10 @@ class Links:
             (
                 link
                 for link in self._all
-                if link.ready and link is not self.home and now_s >= link.shunned_until_s
+                if link.ready
+                and link is not self.home
+                and not link.suspected
+                and now_s >= link.shunned_until_s
             ),
             None,
         )

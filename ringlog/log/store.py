@@ -365,8 +365,6 @@ class LogStore:
             if self._ready.logs:
                 self._ready.pump(now_ms)
             self.disk.submit()
-        if not self._events:
-            return []
         events = self._events[:]
         self._events.clear()
         return events
