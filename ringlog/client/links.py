@@ -171,7 +171,7 @@ class Links:
             self._ask_at_s = now_s + self._ask_pause_s
             self._ask_pause_s = min(1.5 * self._ask_pause_s, _PATIENCE_S_MAX)
             for link in silent:
-                # One that sought any node may have come back to this one. It is cut off, perhaps, and tells what it knows.
+                # Who sought any node may have come back to this one, which is cut off, perhaps, and tells what it knew.
                 self.leave_home(link.node, now_s)
             self._on_silent()
 

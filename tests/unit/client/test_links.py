@@ -1,4 +1,4 @@
-"""Which connection a client asks for what any node can answer, when nodes fall silent. Time and sockets are the test's."""
+"""Whom a client asks for what any node can answer, when nodes fall silent. Time and sockets are the test's."""
 
 from __future__ import annotations
 
