@@ -322,6 +322,7 @@ class ShardCore:
         """Serve those who wait to read what has become durable, and answer those who sent it.
 
         Readers first: their reply is the longer one, and the two leave together."""
+        is_followed = False
         for event in events:
             hosted = self.hosting.by_name.get(event.log.name)
             if hosted is None or hosted.replica is not None or not isinstance(event, Progress):
@@ -342,6 +343,9 @@ class ShardCore:
                         hosted.leader_acks, hosted, event.offset, event.log.settings.flush.acks_at
                     )
                     self.replication.progress(hosted, self._now_ms)
+                    is_followed = is_followed or hosted.replica.follower is not None
+        if is_followed:
+            self.replication.report()
 
     def _grown(self, hosted: HostedPartition) -> None:
         """Readers may see more of a partition: those who wait for that, and those who sent it, are answered."""

@@ -382,9 +382,18 @@ class ReplicationDesk:
             fetch = fetcher.next_fetch(now_ms, credit)
             if fetch is not None:
                 self._send(self.peers, NodeApi.REPLICA_FETCH, lane, encode_ask(fetch))
-            report = fetcher.report()
-            if report is not None:
-                self._send(self.peers, NodeApi.REPLICA_HELD, lane, encode_ask(report))
+            self._report(self.peers, lane, fetcher)
+
+    def report(self) -> None:
+        """Tell leaders what is held here by now: acknowledgements wait for it, and for nothing else that a pass does."""
+        if self.peers is not None:
+            for lane, fetcher in self._fetchers.items():
+                self._report(self.peers, lane, fetcher)
+
+    def _report(self, peers: Outlet, lane: Lane, fetcher: Fetcher) -> None:
+        report = fetcher.report()
+        if report is not None:
+            self._send(peers, NodeApi.REPLICA_HELD, lane, encode_ask(report))
 
     def _send(self, peers: Outlet, api: NodeApi, lane: Lane, body: bytes) -> None:
         node, shard = lane
