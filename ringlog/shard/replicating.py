@@ -385,7 +385,7 @@ class ReplicationDesk:
             self._report(self.peers, lane, fetcher)
 
     def report(self) -> None:
-        """Tell leaders what is held here by now: acknowledgements wait for it, and for nothing else that a pass does."""
+        """Tell leaders what is held here by now: acknowledgements wait for it, and for nothing else of a pass."""
         if self.peers is not None:
             for lane, fetcher in self._fetchers.items():
                 self._report(self.peers, lane, fetcher)
