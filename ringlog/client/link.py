@@ -93,6 +93,8 @@ class Link:
         """It owes an answer for too long."""
         self.shunned_until_s = 0.0
         """Until then it is nobody's home: its node is silent, or lags behind."""
+        self.is_double = False
+        """Another connection to its node is used from now on."""
         self.state = LinkState.CONNECTING
         self._sockets = sockets
         self._view = view
@@ -112,6 +114,11 @@ class Link:
     @property
     def ready(self) -> bool:
         return self.state is LinkState.READY
+
+    @property
+    def is_empty(self) -> bool:
+        """It carries nothing."""
+        return not self.outbox and not self._session.pending
 
     @property
     def endpoint(self) -> str:

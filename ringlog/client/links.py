@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ringlog.client.cluster_view import NO_LEADER, ClusterView
 from ringlog.client.link import Link, LinkState
 from ringlog.client.near_memory import Shares
-from ringlog.errors import NodeUnavailable, NotLeader, RinglogError, StaleMetadata
+from ringlog.errors import NotLeader, RinglogError, StaleMetadata
 from ringlog.net.dealer import Sockets
 from ringlog.net.session import ANY_NODE, Request
 
@@ -127,8 +127,11 @@ class Links:
         self._settle(self._other_ready(now_s) or self._seeker(node, now_s))
         self.home.outbox.extend(moved)
         old.seeks = False
-        if self._by_node.setdefault(node, old) is not old:
-            old.end(NodeUnavailable(f"node {node} is asked on another connection. Retry"))
+        other = self._by_node.get(node)
+        if other is None or other.state is LinkState.ENDED:
+            self._by_node[node] = old
+        else:
+            old.is_double = True  # what was asked on it is answered on it, and then it is closed
 
     def end(self) -> list[Request]:
         """Close all, and hand back what was not answered."""
@@ -170,9 +173,11 @@ class Links:
         elif now_s >= self._ask_at_s:
             self._ask_at_s = now_s + self._ask_pause_s
             self._ask_pause_s = min(1.5 * self._ask_pause_s, _PATIENCE_S_MAX)
-            for link in silent:
-                # Who sought any node may have come back to this one, which is cut off, perhaps, and tells what it knew.
-                self.leave_home(link.node, now_s)
+            other = self._other_ready(now_s)
+            if other is not None and not other.suspected:
+                for link in silent:
+                    # Who sought any node may have come back to this one: cut off, it tells what it knew.
+                    self.leave_home(link.node, now_s)
             self._on_silent()
 
     def _recall(self, now_s: float) -> None:
@@ -183,7 +188,10 @@ class Links:
             link.recall(lambda one: one.to_leader and routes.get(one.partition, one.node) != one.node)
 
     def _tidy(self, now_s: float) -> None:
-        """Forget connections that ended; let one that works be home when home is lost."""
+        """Forget connections that ended, or are not needed; let one that works be home when home is lost."""
+        for link in self._all:
+            if link.is_double and link.is_empty:
+                link.close()
         if any(link.state is LinkState.ENDED for link in self._all):
             self._all = [link for link in self._all if link.state is not LinkState.ENDED]
             self._by_node = {
@@ -199,17 +207,13 @@ class Links:
                 self._all.remove(old)
 
     def _other_ready(self, now_s: float) -> Link | None:
-        return next(
-            (
-                link
-                for link in self._all
-                if link.ready
-                and link is not self.home
-                and not link.suspected
-                and now_s >= link.shunned_until_s
-            ),
-            None,
-        )
+        """A connection that may be home instead; one that owes no answer, if there is such a one."""
+        others = [
+            link
+            for link in self._all
+            if link.ready and link is not self.home and not link.is_double and now_s >= link.shunned_until_s
+        ]
+        return min(others, key=lambda link: link.suspected, default=None)
 
     def _seeker(self, but: int, now_s: float) -> Link:
         link = Link(self._sockets, self._view, self._view.seeds(but), now_s, near=self._near)

@@ -352,16 +352,10 @@ class Producer:
     def held_up_by(self) -> RinglogError | None:
         """Why the oldest records wait that a node has refused and that are sent again, say DiskFull; None when there
         are none. Nothing has failed yet: it is for who wants to tell somebody why it takes so long."""
-        refused = [
-            batch
-            for queue in _queues(self._topics)
-            for batch in (
-                *queue.failed,
-                *queue.in_flight,
-            )  # the I/O thread's: copied at once, and only looked at
-            if batch.error is not None
-        ]
-        return min(refused, key=lambda batch: batch.order).error if refused else None
+        # The queues are the I/O thread's: their batches are copied at once, and only looked at.
+        waiting = [b for queue in _queues(self._topics) for b in (*queue.failed, *queue.in_flight)]
+        refused = [batch for batch in waiting if batch.error is not None]
+        return min(refused, key=lambda batch: batch.deadline_s).error if refused else None
 
     def close(self, timeout: float | None = None) -> None:
         """Flush, then end the connection. What is not acknowledged within `timeout` seconds fails. Twice is fine."""

@@ -74,7 +74,7 @@ class ShardAgent:
         self._due_ms = 0
         """When something is to be looked after, though nothing happens."""
         self._calm_due_ms: int | None = None
-        """The same, of what only changes while it is looked after."""
+        """The same, of what is only changed by what stirs the core: then it is looked after, and asked again."""
         self._clock = LoopClock(stats)
         self._shown_ms = 0
         self._started_ms = time.time_ns() // 1_000_000 - time.monotonic_ns() // 1_000_000
@@ -106,7 +106,8 @@ class ShardAgent:
             self._look_around(now_ms)
         room = self._links.pump()
         if news or now_us < self._spins_until_us or not self._links.announce_wait():
-            # A ring has something: that is asked, rather than looked at in a pass that mostly finds nothing.
+            # A ring has something: that is asked, rather than looked at in a pass that mostly finds nothing. What has
+            # become due meanwhile was not: the next pass looks around.
             self._due_ms = 0
             self._run_disk(now_ms, 0.0)
         else:
@@ -130,7 +131,7 @@ class ShardAgent:
         self._calm_due_ms = min((due_ms for due_ms in dues_ms if due_ms is not None), default=None)
 
     def _patience_s(self, now_ms: int, room: bool) -> float:
-        """How long nothing is due."""
+        """How long nothing is due; noted for the passes before then."""
         core, store = self.core, self._store
         soonest_ms = now_ms + IDLE_WAIT_MS
         if self._shown_ms != now_ms:  # the counts of this pass are still to be shown

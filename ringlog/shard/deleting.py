@@ -83,7 +83,7 @@ class DeletionDesk:
             self._waiting[hosted.partition] = still
 
     def work(self) -> None:
-        """Once a cycle: other replicas may have followed, or are not waited for any more."""
+        """Whenever something may have changed: other replicas may have followed, or are not waited for any more."""
         for partition in list(self._waiting):
             hosted = self._hosting.hosted.get(partition)
             if hosted is not None and hosted.replica is not None:

@@ -361,7 +361,7 @@ class ReplicationDesk:
     # -- time ----------------------------------------------------------------------------------------------------------
 
     def work(self, now_ms: int) -> None:
-        """Once a cycle: ask, report, answer those whose time is up, propose."""
+        """Whenever something may have changed, or is due: ask, report, answer those whose time is up, propose."""
         if self._is_idle:
             return
         if self._fetchers:

@@ -21,7 +21,14 @@ class World:
         self.down: set[int] = set()
         """Nodes that cannot be reached by new connections."""
         self.silent: set[int] = set()
-        """Nodes that answer nothing; others answer everything but PRODUCE, as one does that waits for others."""
+        """Nodes that answer nothing."""
+        self.cut_off: set[int] = set(NODES)
+        """Nodes that do not answer for records: they wait for others."""
+        self.slow_s = 0.0
+        """How long the making of a topic takes."""
+        self.made: list[int] = []
+        """Who was asked to make a topic."""
+        self.answered = 0
         self.metadata_of: list[int] = []
         """Who was asked for metadata, beyond a greeting."""
         self.ready = {"there may be something"}
@@ -41,6 +48,12 @@ class World:
 
     def produce(self, node: int) -> None:
         self._take(Request(Api.PRODUCE, b"a record", partition=node, node=node))
+
+    def make_topic(self) -> None:
+        def on_reply(*_: object) -> None:
+            self.answered += 1
+
+        self._take(Request(Api.CREATE_TOPIC, b"a topic", on_reply, lambda error: self.make_topic()))
 
     def _take(self, request: Request) -> None:
         request.deadline_s = self.now_s + request.timeout_s
@@ -64,6 +77,10 @@ class Wire:
         self.node = next(node for node in NODES if world.endpoint(node) == endpoint)
         self.is_up = False
         self.frames: list[memoryview] = []
+        self.owed: list[tuple[float, int]] = []
+        """When what is answered: the time, and the correlation."""
+        self.held: list[int] = []
+        """Correlations of records that are not answered for."""
 
     def changes(self) -> list[Change]:
         if self.is_up:
@@ -75,9 +92,22 @@ class Wire:
         header = unpack_header(memoryview(frame))
         if header.api_key == Api.METADATA and bytes(frame[HEADER_BYTES:]) == b"who leads?":
             self.world.metadata_of.append(self.node)
-        if header.api_key != Api.PRODUCE and self.node not in self.world.silent:
-            self.frames.append(memoryview(self._answer(header.correlation)))
+        if header.api_key == Api.PRODUCE:
+            self.held.append(header.correlation)
+        elif header.api_key == Api.CREATE_TOPIC:
+            self.world.made.append(self.node)
+            self.owed.append((self.world.now_s + self.world.slow_s, header.correlation))
+        elif self.node not in self.world.silent:
+            self.owed.append((self.world.now_s, header.correlation))
         return True
+
+    def _answer_due(self) -> None:
+        world = self.world
+        if self.node not in world.cut_off and self.node not in world.silent:
+            self.owed += [(world.now_s, correlation) for correlation in self.held]
+            self.held.clear()
+        self.frames += [memoryview(self._answer(number)) for at_s, number in self.owed if at_s <= world.now_s]
+        self.owed = [one for one in self.owed if one[0] > world.now_s]
 
     def _answer(self, correlation: int) -> bytes:
         world = self.world
@@ -100,6 +130,7 @@ class Wire:
 
     @property
     def has_frames(self) -> bool:
+        self._answer_due()
         return bool(self.frames)
 
     def receive(self) -> memoryview | None:
@@ -121,20 +152,45 @@ def test_a_node_that_owes_an_answer_is_not_asked_who_leads():
     assert world.metadata_of[0] != home
 
 
-def test_a_node_that_is_cut_off_is_left_also_by_who_came_back_to_it_on_another_connection():
-    """It answers there, and what it tells is old: whoever believes it sends to it until every request is too late."""
+def came_back() -> World:
+    """All nodes owe an answer, and only node 1 can be reached anew: the client came back to it."""
     world = World()
     world.pass_time(0.1)
     for node in NODES:
         world.produce(node)
     world.pass_time(0.1)
-    # All are silent, and only one can be reached anew: the client comes back to it.
     world.silent = {2, 3}
     world.down = {2, 3}
     world.pass_time(8.0)
     old = world.links._by_node.get(1)
     assert world.links.home.node == 1 and old is not None and old is not world.links.home and old.suspected
-    world.silent, world.down = set(), set()
+    return world
+
+
+def test_a_node_that_is_cut_off_is_left_also_by_who_came_back_to_it_on_another_connection():
+    """It answers there, and what it tells is old: whoever believes it sends to it until every request is too late."""
+    world = came_back()
+    world.silent, world.down, world.cut_off = set(), set(), {1}
     world.metadata_of.clear()
-    world.pass_time(12.0)
+    world.pass_time(10.0)
     assert {2, 3} & set(world.metadata_of), "others are asked as soon as they are there"
+    assert world.links.home.node in (2, 3)
+    assert [link.node for link in world.links._all].count(1) == 1, "the second connection is closed"
+
+
+def test_an_answer_that_takes_its_time_is_waited_for_on_the_connection_that_it_was_asked_on():
+    """Also when that is left meanwhile, because its node owes another answer."""
+    world = came_back()
+    world.slow_s = 1.5
+    world.make_topic()
+    world.pass_time(3.0)
+    assert (world.answered, world.made) == (1, [1])
+
+
+def test_who_can_reach_one_node_alone_does_not_connect_to_it_again_and_again():
+    world = came_back()
+    made = []
+    dealer = world.dealer
+    world.dealer = lambda endpoint: made.append(endpoint) or dealer(endpoint)  # type: ignore[method-assign]
+    world.pass_time(10.0)
+    assert len(made) <= 3
