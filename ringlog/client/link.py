@@ -103,7 +103,8 @@ class Link:
         self._since_s = now_s
         self._next_endpoint_s: float | None = None
         self._session = Session()
-        self._heard_s = now_s
+        self.heard_s = now_s
+        """When something came last."""
         self._late_s = 0.0
         """Nothing that it carries is late before this time, as the last `next_s` found."""
         self._ipc_not_before_s: dict[str, float] = {}
@@ -175,7 +176,7 @@ class Link:
     def silent_since_s(self) -> float | None:
         """Since when the node owes an answer and has said nothing at all; None: it owes none, or is not there yet."""
         due_s = self._session.answer_due_s() if self.ready else None
-        return None if due_s is None else max(due_s, self._heard_s)
+        return None if due_s is None else max(due_s, self.heard_s)
 
     def recall_repeatable(self) -> None:
         """Fail what another node can answer as well, and what asking twice does no harm to."""
@@ -183,7 +184,7 @@ class Link:
             request.on_error(NodeUnavailable(f"{self.endpoint} is silent. Ask another node"))
 
     def _receive(self, now_s: float) -> bool:
-        self._heard_s = now_s
+        self.heard_s = now_s
         session = self._session
         for _ in range(_RECEIVE_FRAMES_MAX):
             frame = self._dealer.receive()

@@ -66,6 +66,11 @@ class Links:
                 self.home.outbox.append(request)
                 return
             request.node = node
+        elif self._is_misled(request):
+            # Its owner has not heard yet what is known here: the node that it names may be silent, and never answer.
+            moved = NotLeader(f"node {node} leads the partition no longer. Retry with the new leader")
+            self._refused.append((request, moved))
+            return
         link = self._by_node.get(node)
         if link is None or link.state is LinkState.ENDED:
             link = self.home if self.home.node == node else self._open(node, now_s)
@@ -115,7 +120,7 @@ class Links:
                     soonest = at_s if soonest is None else min(soonest, at_s)
         return soonest
 
-    def leave_home(self, node: int, now_s: float) -> None:
+    def leave_home(self, node: int, now_s: float, to: Link | None = None) -> None:
         """The node at home is not to be trusted with questions that any node can answer: ask another one."""
         old = self.home
         if old.node != node or node == ANY_NODE:
@@ -124,7 +129,7 @@ class Links:
         for request in moved:
             old.outbox.remove(request)
         old.shunned_until_s = now_s + _SHUNNED_S
-        self._settle(self._other_ready(now_s) or self._seeker(node, now_s))
+        self._settle(to or self._other_ready(now_s) or self._seeker(node, now_s))
         self.home.outbox.extend(moved)
         old.seeks = False
         other = self._by_node.get(node)
@@ -173,19 +178,21 @@ class Links:
         elif now_s >= self._ask_at_s:
             self._ask_at_s = now_s + self._ask_pause_s
             self._ask_pause_s = min(1.5 * self._ask_pause_s, _PATIENCE_S_MAX)
-            other = self._other_ready(now_s)
-            if other is not None and not other.suspected:
-                for link in silent:
-                    # Who sought any node may have come back to this one: cut off, it tells what it knew.
-                    self.leave_home(link.node, now_s)
+            other = self._last_heard()
+            if other is not None and any(link.node == self.home.node for link in silent):
+                # Who sought any node may have come back to a silent one: cut off, it tells what it knew.
+                self.leave_home(self.home.node, now_s, other)
             self._on_silent()
 
     def _recall(self, now_s: float) -> None:
         """Leaders moved: fail what waits for the old ones, which may be silent for long."""
         self._moves_seen, self._moved_s, self._patience_s = self._view.moves, now_s, _PATIENCE_S
-        routes = self._view.routes
         for link in list(self._all):
-            link.recall(lambda one: one.to_leader and routes.get(one.partition, one.node) != one.node)
+            link.recall(self._is_misled)
+
+    def _is_misled(self, request: Request) -> bool:
+        """Whether another node leads its partition than the one that it is for."""
+        return request.to_leader and self._view.routes.get(request.partition, request.node) != request.node
 
     def _tidy(self, now_s: float) -> None:
         """Forget connections that ended, or are not needed; let one that works be home when home is lost."""
@@ -208,12 +215,16 @@ class Links:
 
     def _other_ready(self, now_s: float) -> Link | None:
         """A connection that may be home instead; one that owes no answer, if there is such a one."""
-        others = [
-            link
-            for link in self._all
-            if link.ready and link is not self.home and not link.is_double and now_s >= link.shunned_until_s
-        ]
+        others = [link for link in self._others() if now_s >= link.shunned_until_s]
         return min(others, key=lambda link: link.suspected, default=None)
+
+    def _last_heard(self) -> Link | None:
+        """Of the other connections that owe no answer, the one that answered last."""
+        others = [link for link in self._others() if not link.suspected]
+        return max(others, key=lambda link: link.heard_s, default=None)
+
+    def _others(self) -> list[Link]:
+        return [link for link in self._all if link.ready and link is not self.home and not link.is_double]
 
     def _seeker(self, but: int, now_s: float) -> Link:
         link = Link(self._sockets, self._view, self._view.seeds(but), now_s, near=self._near)

@@ -2,8 +2,8 @@
 
 A process closes its sockets a moment before it is dead for everyone to see, so each is watched for a while. The kernel
 tells of a death through a descriptor of the process, which a poller waits for beside everything else: nobody has to be
-looked at again and again. Where there are no such descriptors, each is looked at when the counters are shown: a death is
-seen half a second later.
+looked at again and again. Where there are no such descriptors, each is looked at when the counters are shown, and a
+death is seen half a second later.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ringlog import limits
 from ringlog.client.cluster_view import ClusterView
 from ringlog.client.links import Links
+from ringlog.errors import NotLeader, RinglogError
 from ringlog.net.dealer import Change
 from ringlog.net.framing import HEADER_BYTES, Api, Flag, pack_header, unpack_header
 from ringlog.net.messages import BrokerMetadata, MetadataReply, encode_body
@@ -194,3 +195,20 @@ def test_who_can_reach_one_node_alone_does_not_connect_to_it_again_and_again():
     world.dealer = lambda endpoint: made.append(endpoint) or dealer(endpoint)  # type: ignore[method-assign]
     world.pass_time(10.0)
     assert len(made) <= 3
+
+
+def test_a_request_for_a_node_that_is_known_to_lead_no_longer_is_not_sent_there():
+    """Whoever made it has not heard of the move yet. Were the old leader silent, nobody would ever answer."""
+    world = World()
+    world.pass_time(0.1)
+    world.produce(1)
+    world.pass_time(0.1)
+    world.view.routes[7] = 2
+    failed: list[RinglogError] = []
+    late = Request(Api.PRODUCE, b"a record", on_error=failed.append, partition=7, node=1)
+    late.deadline_s = world.now_s + late.timeout_s
+    world.links.take(late, world.now_s)
+    assert world.links.flush(world.now_s), "the next step tells its owner"
+    world.pass_time(0.05)
+    assert [type(error) for error in failed] == [NotLeader]
+    assert all(late not in link._session.pending.values() for link in world.links._all)
