@@ -50,10 +50,8 @@ def consume_topic(bootstrap: str, plan: ConsumePlan, formatter: BulkFormatter) -
         # No partition can be read below its start, nor beyond its end.
         consumer.assign([(*place, min(max(begins[place], first[place]), ends[place])) for place in places])
         shown = _print_all(consumer, plan, begins, ends, formatter, out)
-    beyond = plan.start.kind is StartKind.OFFSET and plan.start.value > max(
-        ends.values()
-    )  # that is told already
-    if not shown and plan.count != 0 and not plan.as_json and not beyond:
+    is_beyond = plan.start.kind is StartKind.OFFSET and plan.start.value > max(ends.values())
+    if not shown and plan.count != 0 and not plan.as_json and not is_beyond:  # else that is told already
         print(f"ringlog: {plan.topic} has no records to show; --follow waits for some.", file=sys.stderr)
 
 
