@@ -16,10 +16,13 @@ def crc32c(data: Buffer, seed: int = 0) -> int:
     """CRC32C of `data`, continuing `seed` (the CRC of what came before). Releases the GIL for long inputs."""
 
 def crc32c_portable(data: Buffer, seed: int = 0) -> int:
-    """The same by tables alone; what `crc32c` runs on machines without CRC instructions."""
+    """The same by tables alone: what `crc32c` runs on machines without CRC instructions."""
+
+def crc32c_streamed(data: Buffer, seed: int = 0) -> int:
+    """The same by CRC instructions, where there are some; what `crc32c` runs on machines that cannot fold."""
 
 def crc32c_path() -> str:
-    """`sse4.2`, `armv8` or `portable`: what `crc32c` runs on this machine."""
+    """`avx2`, `sse4.2`, `armv8` or `portable`: what `crc32c` runs on this machine."""
 
 def murmur2(key: Buffer) -> int:
     """Kafka's hash of a key, as a signed 32-bit integer."""
@@ -297,6 +300,8 @@ def ring_body_bytes_max(capacity: int) -> int: ...
 def ring_format(memory: Buffer, capacity: int, generation: int) -> None: ...
 def ring_capacity(memory: Buffer, generation: int) -> int: ...
 def ring_retire(memory: Buffer, generation: int) -> None: ...
+def copy_batches(into: Buffer, source: Buffer) -> bytearray:
+    """A DRAIN_ROW of the copy, without what a frame's header says."""
 
 class RingWriter:
     def __init__(self, memory: Buffer, generation: int, doorbell_fd: int = -1) -> None: ...

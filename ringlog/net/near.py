@@ -2,17 +2,19 @@
 instead of using the socket. Pure.
 
 A client makes its batches in memory that it shares once per connection (`client/near_memory.py`). A produce request
-with the flag NEAR then says where the batch lies, and the network process copies it from there straight into a ring:
+with the flag NEAR then says where the batch lies. The network process adds whose memory that is, and the shard copies
+the batch from there (`shard/near_batches.py`):
 
-    0                   32         40      44    48
-    ├───────────────────┼──────────┼───────┼─────┤
-    │ header, with NEAR │ u64      │ u32   │ u32 │
-    │                   │ position │ bytes │ crc │
-    └───────────────────┴──────────┴───────┴─────┘
+    0                   32         40      44    48       56        60           64       72
+    ├───────────────────┼──────────┼───────┼─────┼────────┼─────────┼────────────┼────────┤
+    │ header, with NEAR │ u64      │ u32   │ u32 │ u64    │ u32     │ u32        │ u64    │
+    │                   │ position │ bytes │ crc │ number │ process │ descriptor │ nbytes │
+    └───────────────────┴──────────┴───────┴─────┴────────┴─────────┴────────────┴────────┘
+                          from the client          within the node: the memory
 
 The memory stays the client's, which may write there at any time: by mistake, or because it has given up on a request
 that is still on its way. So nothing in it is believed. The copy is judged, not the original: its CRC field must be the
-one that the request names, which tells another batch in the same place, and the shard checks it as it does all others.
+one that the request names, which tells another batch in the same place, and it is checked as all others are.
 
 A fetch with the flag NEAR names a place before its body, into which the network process may copy the body of the reply
 straight from the shard's memory. The reply then has the flag NEAR, and says in 4 bytes how much lies there:
@@ -37,13 +39,16 @@ from ringlog.limits import BATCH_HEADER_BYTES, FRAME_BYTES_MAX
 from ringlog.net.framing import HEADER_BYTES, Flag, Header, pack_header
 
 PLACE = struct.Struct("<QI4s")
+_MEMORY = struct.Struct("<QIIQ")
+_NAMED = struct.Struct("<QI4sQIIQ")
+assert _NAMED.size == PLACE.size + _MEMORY.size
 LANDING = struct.Struct("<QI4x")
 """Where a reply may be put: before the body of a fetch."""
 LANDED = struct.Struct("<I")
 """How much of a reply was put there."""
 _NEAR, _FETCH_REPLY = int(Flag.NEAR), int(Flag.REPLY | Flag.NEAR)
-_CRC = slice(HEADER_BYTES + 17, HEADER_BYTES + 21)
-"""Of a frame with a batch in it."""
+CRC = slice(17, 21)
+"""Of a batch."""
 
 
 class Place(NamedTuple):
@@ -54,53 +59,77 @@ class Place(NamedTuple):
     """Where it begins in what is shared."""
 
 
-def place_of(frame: bytearray | memoryview, position: int) -> bytes:
-    """What a request says instead of the sealed batch that lies in a frame behind the room for its header."""
-    return PLACE.pack(position, len(frame) - HEADER_BYTES, bytes(frame[_CRC]))
+class SharedMemory(NamedTuple):
+    """What a client shares with a node."""
+
+    number: int
+    """Never given twice by a network process: a descriptor may be used again for other memory."""
+    process: int
+    descriptor: int
+    """Of that process."""
+    nbytes: int
+    landing: memoryview | None = None
+    """The memory itself, where replies may be put there."""
 
 
 class NearBatch(NamedTuple):
-    """A batch in a client's memory, and the header of the frame that it is copied into."""
+    """Where a batch lies."""
 
-    head: bytearray
-    batch: memoryview
+    position: int
+    nbytes: int
     crc: bytes
-
-    @property
-    def frame_bytes(self) -> int:
-        return HEADER_BYTES + len(self.batch)
-
-    def copy_to(self, frame: memoryview | bytearray) -> bool:
-        """Make the frame. False when another batch, or none, lies there by now."""
-        frame[:HEADER_BYTES] = self.head
-        frame[HEADER_BYTES:] = self.batch
-        return bytes(frame[_CRC]) == self.crc
+    memory: SharedMemory
 
 
-def near_batch(memory: memoryview | None, header: Header, frame: memoryview) -> NearBatch:
-    """The batch that a request with the flag NEAR names; InvalidRequest when that is none."""
+def place_of(frame: bytearray | memoryview, position: int) -> bytes:
+    """What a request says instead of the sealed batch that lies in a frame behind the room for its header."""
+    return PLACE.pack(position, len(frame) - HEADER_BYTES, bytes(frame[HEADER_BYTES:][CRC]))
+
+
+def near_request(memory: SharedMemory | None, header: Header, frame: memoryview) -> tuple[memoryview, int]:
+    """A request with the flag NEAR as a shard takes it, and how large it would be with the batch in it; InvalidRequest
+    when it names none."""
     if memory is None:
         raise InvalidRequest("this connection has shared no memory: the batch must be in the request")
     if len(frame) != HEADER_BYTES + PLACE.size:
         raise InvalidRequest(f"a batch elsewhere is named by {PLACE.size} bytes, not {header.body_bytes}")
-    position, nbytes, crc = PLACE.unpack_from(frame, HEADER_BYTES)
+    position, nbytes, _ = PLACE.unpack_from(frame, HEADER_BYTES)
     if not BATCH_HEADER_BYTES <= nbytes <= FRAME_BYTES_MAX - HEADER_BYTES:
         raise InvalidRequest(f"no batch has {nbytes} bytes")
-    if position + nbytes > len(memory):
-        raise InvalidRequest(f"{nbytes} bytes at {position} are not in the {len(memory)} that are shared")
+    if position + nbytes > memory.nbytes:
+        raise InvalidRequest(f"{nbytes} bytes at {position} are not in the {memory.nbytes} that are shared")
     head = pack_header(
         header.api_key,
         correlation=header.correlation,
-        body_bytes=nbytes,
+        body_bytes=_NAMED.size,
         partition=header.partition,
-        flags=header.flags & ~_NEAR,
+        flags=header.flags,
     )
-    return NearBatch(bytearray(head), memory[position : position + nbytes], crc)
+    named = bytearray(head)
+    named += frame[HEADER_BYTES:]
+    named += _MEMORY.pack(memory.number, memory.process, memory.descriptor, memory.nbytes)
+    return memoryview(named), HEADER_BYTES + nbytes
 
 
-def near_fetch(memory: memoryview | None, header: Header, frame: memoryview) -> tuple[memoryview, memoryview]:
+def named_batch(body: memoryview) -> NearBatch:
+    """What the body of such a request names; CorruptFrame unless it can be there."""
+    if len(body) != _NAMED.size:
+        raise CorruptFrame(
+            "body", HEADER_BYTES, f"a batch in a client's memory is named by {_NAMED.size} bytes"
+        )
+    position, nbytes, crc, *memory = _NAMED.unpack(body)
+    named = NearBatch(position, nbytes, crc, SharedMemory(*memory))
+    if nbytes > FRAME_BYTES_MAX or position + nbytes > named.memory.nbytes:
+        raise CorruptFrame("position", HEADER_BYTES, "no batch can be there")
+    return named
+
+
+def near_fetch(
+    shared: SharedMemory | None, header: Header, frame: memoryview
+) -> tuple[memoryview, memoryview]:
     """A fetch with the flag NEAR as one without, and the place that it names; InvalidRequest when that is none."""
-    if memory is None or memory.readonly:
+    memory = shared.landing if shared is not None else None
+    if memory is None:
         raise InvalidRequest("this connection has shared no memory to write in: replies come through it")
     if header.body_bytes < LANDING.size:
         raise InvalidRequest(f"a place for the reply is named by {LANDING.size} bytes")

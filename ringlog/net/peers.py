@@ -19,6 +19,7 @@ from ringlog.limits import (
     NODE_BYTES_IN_FLIGHT_MAX,
     SESSION_IDLE_MS,
 )
+from ringlog.net.near import SharedMemory
 
 _DEAF_BYTES = 2 * CLIENT_REPLY_BYTES_MAX
 
@@ -67,7 +68,7 @@ class Peer:
         self.pending: dict[int, PendingRequest] = {}
         """Requests that are not answered, by their correlation."""
         self.in_flight_bytes = 0
-        self.near: memoryview | None = None
+        self.near: SharedMemory | None = None
         """Memory of its process, if it is on this host and shares some."""
         self.sent_bytes = 0
         self.received_bytes = 0
@@ -168,7 +169,7 @@ class Peers:
         if self.by_session.pop(peer.session, None) is not None:
             self.dropped.append(peer.session)
 
-    def share(self, peer: Peer, memory: memoryview | None) -> None:
+    def share(self, peer: Peer, memory: SharedMemory | None) -> None:
         """From now on a client shares this memory instead of what it shared before; None: nothing."""
         self.near_count += (memory is not None) - (peer.near is not None)
         peer.near = memory

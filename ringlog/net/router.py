@@ -7,6 +7,7 @@ socket's own queue needs no bound of its own. A router learns of connections onl
 from __future__ import annotations
 
 import ctypes
+import itertools
 import logging
 import resource
 import time
@@ -25,6 +26,8 @@ from ringlog.net.departed import Departed
 from ringlog.net.descriptors import cut, widen
 from ringlog.net.lending import LENT_BYTES_MIN, send_lent
 from ringlog.net.listening import why_not_listening
+from ringlog.net.messages import ShareMemoryRequest
+from ringlog.net.near import SharedMemory
 from ringlog.net.ring_side import RingSide
 from ringlog.net.service import NetService
 from ringlog.net.shared_memory import map_shared
@@ -95,6 +98,7 @@ class RouterSocket:
         self.has_events = True
         """Whether the monitor may have some that were not read. Its descriptor tells only of what comes after it was
         found empty."""
+        self._near_numbers = itertools.count(1)
         self._connections_max = connections_max
         self._trims_left = 0
         self._endpoints: list[str] = []
@@ -131,12 +135,18 @@ class RouterSocket:
             raise
         return True
 
-    def map_near(self, routing_id: bytes, descriptor: int, nbytes: int, writable: bool) -> memoryview:
+    def near(self, routing_id: bytes, offer: ShareMemoryRequest) -> SharedMemory:
         """Memory that a client shares. Only of one whose id this socket made: an id that a client chose could be taken
         over by another connection, and with it what that client shares."""
         if routing_id[:1] != b"\0":
             raise InvalidRequest("a client that chose its routing id shares no memory")
-        return map_shared(self.connections.process(routing_id), descriptor, nbytes, writable=writable)
+        process = self.connections.process(routing_id)
+        if process is None:
+            raise InvalidRequest("memory is shared by clients that came through ipc:// only")
+        # Also where shards will read it, and nobody here: it is refused now or never.
+        mapped = map_shared(process, offer.descriptor, offer.nbytes, writable=offer.writable)
+        landing = mapped if offer.writable else None
+        return SharedMemory(next(self._near_numbers), process, offer.descriptor, offer.nbytes, landing)
 
     def follow_connections(self, events_max: int | None) -> list[tuple[bytes, int | None]]:
         """Read so many events of the monitor, None: all; the clients that have left, and their processes if they are on

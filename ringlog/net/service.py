@@ -19,7 +19,6 @@ from ringlog.errors import (
     LimitExceeded,
     NotLeader,
     Overloaded,
-    RequestTimeout,
     RinglogError,
     ShardUnavailable,
     StaleMetadata,
@@ -45,7 +44,7 @@ from ringlog.net.framing import (
 )
 from ringlog.net.messages import ShareMemoryReply, ShareMemoryRequest, decode_body, encode_body
 from ringlog.net.metadata_desk import MetadataDesk, NodeFacts
-from ringlog.net.near import NearBatch, land, landed_reply, near_batch, near_fetch
+from ringlog.net.near import SharedMemory, land, landed_reply, near_fetch, near_request
 from ringlog.net.peers import HeldFetch, Peer, Peers, PendingRequest
 from ringlog.net.wire_errors import error_reply
 from ringlog.ring.frame import due_at
@@ -85,10 +84,10 @@ class NetService:
         shard_process: Callable[[int], int],
         send: Sender,
         intact: Callable[[int], bool],
-        map_near: Callable[[bytes, int, int, bool], memoryview],
+        near: Callable[[bytes, ShareMemoryRequest], SharedMemory],
     ) -> None:
-        """`intact`: whether the incarnation of a process that this one speaks with is still the latest. `map_near`: the
-        memory of a client behind a descriptor of its process, how much of it, and whether it may be written."""
+        """`intact`: whether the incarnation of a process that this one speaks with is still the latest. `near`: the
+        memory that a client offers, looked at."""
         self.peers = Peers()
         self.image = MetadataImage()
         self.has_image = False
@@ -97,7 +96,7 @@ class NetService:
         self._shard_process = shard_process
         self._send = send
         self._intact = intact
-        self._map_near = map_near
+        self._near = near
         self._ends: dict[int, LinkEnd] = {}
         self._regions: dict[int, memoryview] = {}
         self._processes: dict[int, int] = {}
@@ -153,15 +152,19 @@ class NetService:
             if api == _FETCH:
                 self._take_fetch(peer, header, frame, due_ms)
                 return
+            nbytes = len(frame)
             is_near = api == _PRODUCE and header.flags & _NEAR
-            taken = near_batch(peer.near, header, frame) if is_near else frame
-            self._forward(peer, header, taken, self._process_of(header.partition), due_ms)
+            if is_near:
+                frame, nbytes = near_request(peer.near, header, frame)
+            self._forward(peer, header, frame, self._process_of(header.partition), due_ms, nbytes)
+            if is_near:
+                self._stats.counts["near_bytes_in"] += nbytes
         elif api == Api.METADATA:
             self._metadata.take(peer, header, frame[HEADER_BYTES:], due_ms, self.now_us)
         elif api == Api.SHARE_MEMORY:
             self._share_memory(peer, header, decode_body(frame[HEADER_BYTES:], ShareMemoryRequest))
         elif api in CONTROLLER_APIS:
-            self._forward(peer, header, frame, self._controller, due_ms)
+            self._forward(peer, header, frame, self._controller, due_ms, len(frame))
         else:
             raise UnsupportedVersion(f"api {api} is not known to this node")
 
@@ -171,7 +174,8 @@ class NetService:
         if header.flags & _NEAR:
             frame, landing = near_fetch(peer.near, header, frame)
         if not peer.must_hold:
-            self._forward(peer, header, frame, self._process_of(header.partition), due_ms, landing)
+            process = self._process_of(header.partition)
+            self._forward(peer, header, frame, process, due_ms, len(frame), landing)
         elif len(peer.held) < HELD_FETCHES_MAX:
             peer.held.append(HeldFetch(bytearray(frame), due_ms, landing))
         else:
@@ -184,7 +188,7 @@ class NetService:
             header = unpack_header(frame)
             try:
                 process = self._process_of(header.partition)
-                self._forward(peer, header, frame, process, held.due_ms, held.landing)
+                self._forward(peer, header, frame, process, held.due_ms, len(frame), held.landing)
             except RinglogError as error:
                 self._refuse(peer, header, error)
 
@@ -209,62 +213,35 @@ class NetService:
         self,
         peer: Peer,
         header: Header,
-        frame: memoryview | NearBatch,
+        frame: memoryview,
         process: int,
         due_ms: int,
+        nbytes: int,
         landing: memoryview | None = None,
     ) -> None:
-        """Copy the frame into the ring of the process that answers it, with its client's session and deadline."""
+        """Copy the frame into the ring of the process that answers it, with its client's session and deadline.
+        `nbytes`: how large it is with what lies in the client's memory."""
         end = self._ends.get(process)
         if end is None:
             raise self._unavailable(process)
-        if isinstance(frame, NearBatch):
-            nbytes, head = frame.frame_bytes, memoryview(frame.head)
-        else:
-            nbytes, head = len(frame), frame
         answered = header.api_key != _PRODUCE or header.flags & _ACKS_MASK != 0
         if answered:
             request = PendingRequest(process, header.api_key, nbytes, self.now_us, landing)
             self.peers.admit(peer, header.correlation, request)
-        _STAMP.pack_into(head, _STAMP_AT, peer.session, due_ms)
+        _STAMP.pack_into(frame, _STAMP_AT, peer.session, due_ms)
         try:
-            if process in self.overflow:
-                is_out = False  # it comes behind what waits
-            elif isinstance(frame, NearBatch):
-                is_out = self._write_near(end, frame, nbytes)
-            else:
-                is_out = end.writer.write(frame)
-            if is_out:
-                self._stats.counts["bytes_in"] += nbytes
-            else:
-                self._let_wait(process, frame, nbytes)
+            if process in self.overflow or not end.writer.write(frame):
+                self._let_wait(process, frame)  # for room, behind what waits already
         except RinglogError:
             if answered:
                 self.peers.settle(peer, header.correlation)
             raise
+        self._stats.counts["bytes_in"] += nbytes
 
-    def _write_near(self, end: LinkEnd, batch: NearBatch, nbytes: int) -> bool:
-        """Into the ring straight from a client's memory; False when it has no room."""
-        room = end.writer.claim(nbytes)
-        if room is None:
-            return False
-        if not batch.copy_to(room):
-            end.writer.abort()
-            raise _gone_from_its_place()
-        end.writer.commit()
-        self._stats.counts["near_bytes_in"] += nbytes
-        return True
-
-    def _let_wait(self, process: int, frame: memoryview | NearBatch, nbytes: int) -> None:
-        """Behind what waits for room in a ring."""
-        waiting = self._overflow_bytes.get(process, 0) + nbytes
+    def _let_wait(self, process: int, frame: memoryview) -> None:
+        waiting = self._overflow_bytes.get(process, 0) + len(frame)
         if waiting > OVERFLOW_BYTES_MAX:
             raise Overloaded("the shard is behind with its requests")
-        if isinstance(frame, NearBatch):
-            copy = bytearray(nbytes)
-            if not frame.copy_to(copy):
-                raise _gone_from_its_place()
-            frame = memoryview(copy)
         self._overflow_bytes[process] = waiting
         self.overflow.setdefault(process, deque()).append(bytes(frame))
 
@@ -274,8 +251,7 @@ class NetService:
         self.peers.share(peer, None)
         if self.peers.near_count >= NEAR_MEMORIES_MAX:
             raise LimitExceeded(f"{NEAR_MEMORIES_MAX} clients share their memory already. Send the batches")
-        memory = self._map_near(peer.routing_id, request.descriptor, request.nbytes, request.writable)
-        self.peers.share(peer, memory)
+        self.peers.share(peer, self._near(peer.routing_id, request))
         reply = encode_body(ShareMemoryReply(request.nbytes, request.writable))
         self._answer(peer, header.api_key, header.correlation, Flag.REPLY, reply)
 
@@ -444,10 +420,6 @@ class NetService:
         api_key = frame[1] if whole else 0
         correlation = int.from_bytes(frame[8:16], "little") if whole else 0
         self._answer_error(peer, api_key, correlation, error)
-
-
-def _gone_from_its_place() -> RequestTimeout:
-    return RequestTimeout("the batch is not where the request says: its client has given up on it")
 
 
 def _message(

@@ -1,7 +1,7 @@
 """Memory that one process of a host lets another one read, or write: a memfd, found by its descriptor in /proc.
 
 It must be sealed against a change of its size. Whoever touches a mapping beyond the end of its file is killed, and a
-client that could cut its file off could kill a network process.
+client that could cut its file off could kill a process of the node.
 """
 
 from __future__ import annotations
@@ -29,11 +29,9 @@ def make_shared(name: str, nbytes: int) -> int:
     return descriptor
 
 
-def map_shared(process: int | None, descriptor: int, nbytes: int, *, writable: bool = False) -> memoryview:
-    """The memory that another process has behind a descriptor, to be read, or written as well. `process`: None where it
-    is not known. What cannot be mapped so, or must not be, is an InvalidRequest."""
-    if process is None:
-        raise InvalidRequest("memory is shared by clients that came through ipc:// only")
+def map_shared(process: int, descriptor: int, nbytes: int, *, writable: bool = False) -> memoryview:
+    """The memory that another process has behind a descriptor, to be read, or written as well. What cannot be mapped
+    so, or must not be, is an InvalidRequest."""
     if nbytes <= 0:
         raise InvalidRequest(f"{nbytes} bytes of memory")
     if nbytes > NEAR_MEMORY_BYTES_MAX:

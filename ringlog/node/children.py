@@ -21,7 +21,7 @@ from ringlog.controller.topic_config import node_defaults
 from ringlog.disk.choose import Preference, open_disk
 from ringlog.disk.memory import aligned
 from ringlog.errors import ClusterMismatch, NodeFailed, RinglogError
-from ringlog.limits import MIB
+from ringlog.limits import FRAME_BYTES_MAX, MIB
 from ringlog.log.bounds import ShardBounds
 from ringlog.log.store import LogStore
 from ringlog.net.host import host_id
@@ -30,6 +30,7 @@ from ringlog.net.peer_agent import PeerAgent
 from ringlog.net.peer_socket import PeerSockets
 from ringlog.net.router import RouterAgent, RouterSocket, keep_freed_memory, raise_descriptor_limit
 from ringlog.net.service import NetService
+from ringlog.net.shared_memory import map_shared
 from ringlog.node.cluster_parts import NodeLife, cluster_agent
 from ringlog.node.controller_agent import ControllerAgent
 from ringlog.node.identity import NamesLock
@@ -39,6 +40,7 @@ from ringlog.ring.board import Links, ProcessState, Topology
 from ringlog.ring.doorbell import Doorbell
 from ringlog.ring.stats import Stats
 from ringlog.shard.agent import ShardAgent
+from ringlog.shard.near_batches import NearBatches
 
 EXIT_MISMATCH = 3
 """Of a process that will never do better: the whole node must end."""
@@ -166,6 +168,7 @@ def _build(setup: ChildSetup, process: int, stopping: Callable[[], bool]) -> Cal
         links,
         store,
         region,
+        NearBatches(map_shared, aligned(FRAME_BYTES_MAX)),
         stats,
         stopping,
         node_defaults(config.topic_defaults),
@@ -217,7 +220,7 @@ def _net(
             shard_process=topology.shard,
             send=socket.send,
             intact=links.intact,
-            map_near=socket.map_near,
+            near=socket.near,
         )
         return socket, service
 

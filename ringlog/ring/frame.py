@@ -10,7 +10,8 @@ All integers are little-endian::
     16  session       u64    stamped by the network process: what a client writes here counts for nothing
     24  deadline_ms   u32    from the client: how long it waits; in a ring: when that is over, see `due_at`
     28  body_bytes    u32    bytes that follow, exactly to the end of the message
-    32  body                 produce: whole record batches v2 for that one partition, at least one
+    32  body                 produce: whole record batches v2 for that one partition, at least one; with the flag
+                             NEAR where they lie in a client's memory instead (`net/near.py`)
 
 The native twin is `frame_layout.hpp`.
 """

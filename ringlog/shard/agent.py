@@ -21,6 +21,7 @@ from ringlog.ring.board import Board, Links, ProcessState, Topology
 from ringlog.ring.stats import LoopClock, Stats
 from ringlog.shard.commands import NodeApi, node_frame, pack_u64
 from ringlog.shard.core import ShardCore
+from ringlog.shard.near_batches import NearBatches
 
 IDLE_WAIT_MS = 500
 SHOW_MS = 250
@@ -39,6 +40,7 @@ class ShardAgent:
         links: Links,
         store: LogStore,
         region: memoryview,
+        near: NearBatches,
         stats: Stats,
         stopping: Callable[[], bool],
         topic_defaults: Mapping[str, str] = NOTHING,
@@ -62,6 +64,7 @@ class ShardAgent:
             store,
             stats,
             region,
+            near,
             first_session=secrets.randbelow(2**31) + 1,
             incarnation=int(board.processes[process]["incarnation"]),
             topic_defaults=topic_defaults,

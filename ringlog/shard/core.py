@@ -57,12 +57,14 @@ from ringlog.shard.fetching import FetchDesk
 from ringlog.shard.groups import GroupDesk
 from ringlog.shard.hosting import HostedPartition, Hosting
 from ringlog.shard.keys import require_keys
+from ringlog.shard.near_batches import NearBatches
 from ringlog.shard.replica_answers import ReplicaAnswers
 from ringlog.shard.replicating import ReplicationDesk
 from ringlog.shard.splitting import SplitQuestion
 
 _PRODUCE, _FETCH, _RELEASE = int(Api.PRODUCE), int(Api.FETCH), int(NodeApi.RELEASE)
 _ACKS_MASK, _ACKS_ALL, _ACKS_RECEIVED = int(Flag.ACKS_MASK), int(Acks.ALL), int(Acks.RECEIVED)
+_NEAR = int(Flag.NEAR)
 """As plain numbers: a member of an enum costs as much as three calls at each use."""
 
 
@@ -75,6 +77,7 @@ class ShardCore:
         store: LogStore,
         stats: Stats,
         region: memoryview,
+        near: NearBatches,
         *,
         first_session: int = 1,
         incarnation: int = 1,
@@ -85,6 +88,7 @@ class ShardCore:
         replica may lag and be in sync."""
         self.store = store
         self.stats = stats
+        self.near = near
         self.hosting = Hosting(
             shard, store, stats, self._partition_opened, self._partition_gone, topic_defaults
         )
@@ -151,10 +155,15 @@ class ShardCore:
             asker = Asker(outlet, session, correlation, api_key, partition)
             body = memory[position : position + body_bytes]
             try:
-                if status:
-                    raise _refusal(DrainStatus(status), fault_position, body)
                 if due_ms and is_overdue(due_ms, now_ms):
                     raise RequestTimeout(NOT_BEGUN)
+                if flags & _NEAR and api_key == _PRODUCE and not status:
+                    body, row = self.near.take(outlet, session, body)
+                    producer_id, max_timestamp, _, _, _, body_bytes, batch_count = row[3:10]
+                    record_count, base_sequence, _, fault_position, producer_epoch = row[10:15]
+                    attributes, status = row[16:18]
+                if status:
+                    raise _refusal(DrainStatus(status), fault_position, body)
                 if api_key == _PRODUCE:
                     if batch_count == 1:
                         batch = BatchInfo(
@@ -270,7 +279,9 @@ class ShardCore:
             for session in unpack_u64(body):
                 self.groups.client_left(asker.outlet, session, self._now_ms)
         elif asker.api_key == NodeApi.GONE:
-            for session in unpack_u64(body):
+            gone = unpack_u64(body)
+            self.near.left(asker.outlet, gone)
+            for session in gone:
                 self.fetches.client_left(asker.outlet, session)
         else:
             raise UnsupportedVersion(f"api {asker.api_key} is not known to this node")
@@ -365,6 +376,7 @@ class ShardCore:
 
     def forget(self, outlet: Outlet) -> None:
         """A network process died: nothing that it asked for is answered any more."""
+        self.near.forget(outlet)
         self.fetches.forget(outlet)
         self.deletions.forget(outlet)
         self.groups.forget(outlet)

@@ -5,7 +5,8 @@
 // Invariant: whatever the bytes of a ring's memory are,
 //   - nothing outside of the memory is read or written;
 //   - every call ends: a walk never passes the ring's capacity;
-//   - every row's body lies whole inside the data area, and a good produce row holds batches with records;
+//   - every row's body lies whole inside the data area, and a good produce row holds batches with records, unless
+//     they are said to be elsewhere;
 //   - groups cover the rows once, in the order of their partitions;
 //   - a handle that found the memory corrupt names a field and a place, and stays corrupt;
 //   - reading changes no byte of the data area;
@@ -95,6 +96,7 @@ std::vector<std::byte> frame_around(Input body, Choices& choices) {
     FrameHeader header{};
     header.version = static_cast<uint8_t>(choices.below(16) == 0 ? choices.any() : kFrameVersion);
     header.api_key = static_cast<uint8_t>(choices.below(4) == 0 ? choices.any() : kApiProduce);
+    header.flags = static_cast<uint16_t>(choices.below(4) == 0 ? choices.any() : 0);
     header.partition = static_cast<uint32_t>(choices.one_of({0, 1, 2, kNoPartition}));
     header.body_bytes = static_cast<uint32_t>(body.size() + (choices.below(16) == 0 ? 1 : 0));
     std::vector<std::byte> frame(sizeof header + body.size());
@@ -140,7 +142,9 @@ void check_table(const Drain& drain) {
         const DrainRow& row = drain.row(i);
         REQUIRE(row.body_position >= ring_layout::kRingHeaderBytes);
         REQUIRE(row.body_position + row.body_bytes <= kMemoryBytes);
-        REQUIRE(row.status != 0 || row.api_key != kApiProduce || (row.batch_count > 0 && row.record_count > 0));
+        const bool is_elsewhere = (row.flags & kFlagNear) != 0;
+        REQUIRE(row.status != 0 || row.api_key != kApiProduce || is_elsewhere ||
+                (row.batch_count > 0 && row.record_count > 0));
         REQUIRE(row.status != 0 || row.fault_position == 0);
     }
 }

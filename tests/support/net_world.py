@@ -11,10 +11,12 @@ from ringlog.limits import KIB
 from ringlog.net.framing import HEADER_BYTES, Acks, Api, Flag, Header, pack_header, unpack_header
 from ringlog.net.messages import (
     ErrorReply,
+    ShareMemoryRequest,
     decode_body,
     encode_body,
 )
 from ringlog.net.metadata_desk import NodeFacts
+from ringlog.net.near import SharedMemory
 from ringlog.net.service import NetService
 from ringlog.ring.doorbell import Doorbell
 from ringlog.ring.frame import frame_header
@@ -24,6 +26,7 @@ from ringlog.shard.commands import LENT, NodeApi, node_frame, pack_lent
 
 CONTROLLER, SHARD_0, SHARD_1 = 0, 2, 3
 RING = 64 * KIB
+CLIENT_PROCESS = 4711
 
 
 class Sent(NamedTuple):
@@ -47,6 +50,7 @@ class NetWorld:
         self.dead: set[int] = set()
         self.near: dict[int, bytearray] = {}
         """Memory of clients, by their descriptors of it."""
+        self.shared = 0
         self.stats = Stats(StatsPage(memoryview(bytearray(StatsPage.bytes_needed(1))), 1), 0)
         self.facts = NodeFacts(["tcp://127.0.0.1:1"], "host", auto_create=True, topic_defaults={})
         self.service = NetService(
@@ -56,7 +60,7 @@ class NetWorld:
             shard_process=lambda shard: SHARD_0 + shard,
             send=self._send,
             intact=lambda process: process not in self.dead,
-            map_near=self._map_near,
+            near=self._near,
         )
         self.bell = Doorbell.create()
         self.fronts: dict[int, LinkEnd] = {}
@@ -75,9 +79,10 @@ class NetWorld:
         self.sent.append(Sent(routing_id, unpack_header(message), bytes(message[HEADER_BYTES:])))
         return True
 
-    def _map_near(self, routing_id: bytes, descriptor: int, nbytes: int, writable: bool) -> memoryview:
-        shared = memoryview(self.near[descriptor])[:nbytes]
-        return shared if writable else shared.toreadonly()
+    def _near(self, routing_id: bytes, offer: ShareMemoryRequest) -> SharedMemory:
+        self.shared += 1
+        landing = memoryview(self.near[offer.descriptor])[: offer.nbytes] if offer.writable else None
+        return SharedMemory(self.shared, CLIENT_PROCESS, offer.descriptor, offer.nbytes, landing)
 
     def connect(self, process: int) -> None:
         """A process begins, or begins anew."""

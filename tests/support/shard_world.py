@@ -30,6 +30,7 @@ from ringlog.ring.ring import Ring, ring_bytes
 from ringlog.ring.stats import Stats, StatsPage
 from ringlog.shard.commands import LENT, NodeApi, pack_u64, unpack_lent
 from ringlog.shard.core import ShardCore
+from ringlog.shard.near_batches import NearBatches
 from tests.support.fake_disk import FakeDisk
 from tests.support.logs import aligned_memory, batch_of
 
@@ -93,11 +94,17 @@ class ShardWorld:
         self.region = aligned_memory(memory_bytes)
         self.store = LogStore(self.disk, "/data", memory=self.region)
         self.stats = Stats(StatsPage(memoryview(bytearray(StatsPage.bytes_needed(1))), 1), 0)
+        self.near: dict[tuple[int, int], memoryview] = {}
+        """Memory of clients, by their process and its descriptor."""
+        self.room = memoryview(bytearray(1 * MIB))
         self.core = ShardCore(
             0,
             self.store,
             self.stats,
             self.region,
+            NearBatches(
+                lambda process, descriptor, nbytes: self.near[process, descriptor][:nbytes], self.room
+            ),
             incarnation=incarnation,
             topic_defaults=topic_defaults,
             lag_ms_max=lag_ms_max,

@@ -64,6 +64,7 @@ void hash_column(const Offsets<Offset>& offsets, nb::handle data, int32_t partit
 void bind_checksums(nb::module_& m) {
     m.def("crc32c", &checksum<&crc32c>, nb::arg("data"), nb::arg("seed") = 0);
     m.def("crc32c_portable", &checksum<&crc32c_portable>, nb::arg("data"), nb::arg("seed") = 0);
+    m.def("crc32c_streamed", &checksum<&crc32c_streamed>, nb::arg("data"), nb::arg("seed") = 0);
     m.def("crc32c_path", &crc32c_path);
     m.def("murmur2", &hash_key, nb::arg("key"));
     m.def("partition_column", &hash_column<int32_t>, nb::arg("offsets"), nb::arg("data"),

@@ -312,6 +312,21 @@ RingMemory opened(const PyBuffer& buffer, uint64_t generation) {
     return ring;
 }
 
+// A row of a drain that describes the copy, as bytes.
+nb::object copy_batches(nb::handle into, nb::handle from) {
+    const PyBuffer to(into, PyBuffer::Access::kWrite);
+    const PyBuffer source(from);
+    if (to.size() != source.size()) raise("InvalidRequest", "the copy is as large as what is copied");
+    const nb::object bytes = uninitialised_bytes(sizeof(DrainRow));
+    DrainRow row;
+    {
+        const nb::gil_scoped_release release;
+        row = take_batches(to.writable(), source.bytes());
+    }
+    std::memcpy(PyByteArray_AS_STRING(bytes.ptr()), &row, sizeof row);
+    return bytes;
+}
+
 uint64_t ring_capacity(nb::handle memory, uint64_t generation) {
     const PyBuffer buffer(memory, PyBuffer::Access::kWrite);
     return opened(buffer, generation).capacity();
@@ -332,6 +347,8 @@ void bind_ring(nb::module_& m) {
     m.def("ring_format", &format_ring, "memory"_a, "capacity"_a, "generation"_a);
     m.def("ring_capacity", &ring_capacity, "memory"_a, "generation"_a);
     m.def("ring_retire", &retire_ring, "memory"_a, "generation"_a);
+
+    m.def("copy_batches", &copy_batches, "into"_a, "source"_a);
 
     nb::class_<WriterHandle>(m, "RingWriter")
         .def(nb::init<nb::handle, uint64_t, int>(), "memory"_a, "generation"_a, "doorbell_fd"_a = -1)

@@ -11,7 +11,10 @@ uint32_t crc32c(const uint8_t* data, size_t size, uint32_t seed = 0) noexcept;
 // The same by tables alone: what a machine without CRC instructions runs, and what tests compare with.
 uint32_t crc32c_portable(const uint8_t* data, size_t size, uint32_t seed = 0) noexcept;
 
-// The path that crc32c() takes on this machine: "sse4.2", "armv8" or "portable".
+// The same by CRC instructions alone, where there are some: what a machine that cannot fold runs.
+uint32_t crc32c_streamed(const uint8_t* data, size_t size, uint32_t seed = 0) noexcept;
+
+// The path that crc32c() takes on this machine: "avx2", "sse4.2", "armv8" or "portable".
 const char* crc32c_path() noexcept;
 
 // The CRC of a range B from the CRC of a prefix A, the CRC of A followed by B, and the size of B; in

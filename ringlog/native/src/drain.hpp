@@ -16,7 +16,8 @@ namespace ringlog {
 
 class Drain {
 public:
-    // Walks at most `messages_max` messages, and no further one once `bytes_max` bytes were walked. The answer
+    // Walks at most `messages_max` messages, and no further one once `bytes_max` bytes were walked, or named by those
+    // whose batches lie elsewhere. The answer
     // is what ended the walk: `ok` for a bound, otherwise what the reader said; the rows before it stand.
     template <class Reader>
     RingAnswer run(Reader& reader, size_t messages_max, uint64_t bytes_max) {
@@ -29,8 +30,8 @@ public:
         while (rows_.size() < messages_max && bytes < bytes_max) {
             answer = reader.next(message);
             if (answer != RingAnswer::kOk) break;
-            bytes += message.body.size();
             rows_.push_back(describe_frame(message));
+            bytes += message.body.size() + named_bytes(rows_.back(), message);
         }
         group();
         return answer;

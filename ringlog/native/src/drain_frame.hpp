@@ -86,9 +86,30 @@ inline DrainRow describe_frame(const RingMessage& message) noexcept {
     if (header.body_bytes != row.body_bytes) {
         return refuse(row, DrainStatus::kFrameBodyBytes, offsetof(FrameHeader, body_bytes));
     }
-    if (header.api_key != kApiProduce) return row;
+    if (header.api_key != kApiProduce || header.flags & kFlagNear) return row;
     const auto* body = reinterpret_cast<const uint8_t*>(message.body.data()) + sizeof header;
     return check_batches(row, {body, row.body_bytes});
+}
+
+// The bytes that a described frame asks its reader to copy from elsewhere.
+inline uint64_t named_bytes(const DrainRow& row, const RingMessage& message) noexcept {
+    uint32_t bytes = 0;
+    constexpr size_t kAt = sizeof(FrameHeader) + kNearBytesAt;
+    if (row.status != 0 || row.api_key != kApiProduce || !(row.flags & kFlagNear)) return 0;
+    if (message.body.size() < kAt + sizeof bytes) return 0;
+    std::memcpy(&bytes, message.body.data() + kAt, sizeof bytes);
+    return bytes;
+}
+
+// Copies the batches of a client's memory, which may change at any time, and describes the copy.
+inline DrainRow take_batches(uint8_t* into, Bytes from) noexcept {
+    std::memcpy(into, from.data, from.size);
+    DrainRow row{};
+    row.producer_id = row.max_timestamp = -1;
+    row.producer_epoch = -1;
+    row.base_sequence = row.last_sequence = -1;
+    row.body_bytes = static_cast<uint32_t>(from.size);
+    return check_batches(row, {into, from.size});
 }
 
 }  // namespace ringlog

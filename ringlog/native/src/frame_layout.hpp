@@ -10,7 +10,8 @@
 //   16  session       u64    stamped by the network process: what a client writes here counts for nothing
 //   24  deadline_ms   u32    patience of the client when it sent the frame
 //   28  body_bytes    u32    bytes that follow, exactly to the end of the message
-//   32  body          …      produce: whole record batches v2 for that one partition, at least one
+//   32  body          …      produce: whole record batches v2 for that one partition, at least one; with kFlagNear
+//                            where they lie in a client's memory instead (ringlog/net/near.py)
 //
 // The Python twin is ringlog/ring/frame.py; a test holds the two equal.
 #pragma once
@@ -35,5 +36,7 @@ static_assert(offsetof(FrameHeader, session) == 16 && offsetof(FrameHeader, body
 
 constexpr uint8_t kFrameVersion = 1;
 constexpr uint8_t kApiProduce = 0;
+constexpr uint16_t kFlagNear = 1 << 2;
+constexpr size_t kNearBytesAt = 8;  // in the body of a frame with kFlagNear: how much lies elsewhere, u32
 
 }  // namespace ringlog

@@ -15,6 +15,8 @@ from tests.support.twins.ring import Reader
 
 Row = dict[str, Any]
 
+NEAR = 4
+
 HEADER_NAMES = ("version", "api_key", "flags", "partition", "correlation", "session", "deadline_ms")
 NO_BATCHES = {
     "producer_id": -1,
@@ -37,8 +39,9 @@ def drain(reader: Reader, messages_max: int, bytes_max: int) -> tuple[list[Row],
         if not found:
             break
         ((kind, offset, size),) = found
-        rows.append(describe(kind, offset, bytes(reader.memory.buffer[offset : offset + size])))
-        walked_bytes += size
+        message = bytes(reader.memory.buffer[offset : offset + size])
+        rows.append(describe(kind, offset, message))
+        walked_bytes += size + named_bytes(rows[-1], message)
     rows.sort(key=lambda row: row["partition"])  # stable: the order of arrival stays
     groups = []
     for partition in sorted({row["partition"] for row in rows}):
@@ -61,11 +64,17 @@ def describe(kind: int, offset: int, message: bytes) -> Row:
         return refused(row, DrainStatus.FRAME_VERSION, 0)
     if body_bytes != len(body):
         return refused(row, DrainStatus.FRAME_BODY_BYTES, 28)
-    if row["api_key"] != 0:
+    if row["api_key"] != 0 or row["flags"] & NEAR:
         return refused(row, DrainStatus.OK, 0)
     if not body:
         return refused(row, DrainStatus.NO_BATCH, 32)
     return with_batches(row, body)
+
+
+def named_bytes(row: Row, message: bytes) -> int:
+    """How much the batches have that a frame names instead of holding them."""
+    is_near = row["api_key"] == 0 and row["flags"] & NEAR and row["status"] == 0
+    return int.from_bytes(message[40:44], "little") if is_near and len(message) >= 44 else 0
 
 
 def with_batches(row: Row, body: bytes) -> Row:

@@ -55,7 +55,14 @@ def test_crc32c_equals_its_twin_for_any_bytes_and_seed(data, seed):
 def test_crc32c_joins_its_three_streams_at_every_block_size(size):
     data = np.random.default_rng(size).bytes(size + 8)
     for begin in (0, 1, 7):
-        assert _kernel.crc32c(data[begin:]) == _kernel.crc32c_portable(data[begin:])
+        assert _kernel.crc32c_streamed(data[begin:]) == _kernel.crc32c_portable(data[begin:])
+
+
+@pytest.mark.parametrize("size", [*range(500, 530), 767, 768, 769, 1023, 1024, 1025, 4095, 13_056, 100_003])
+def test_crc32c_folds_pieces_of_every_size(size):
+    data = np.random.default_rng(size).bytes(size + 8)
+    for begin, seed in ((0, 0), (1, 1), (7, 2**32 - 1)):
+        assert _kernel.crc32c(data[begin:], seed) == _kernel.crc32c_portable(data[begin:], seed)
 
 
 @given(st.binary(max_size=50), st.binary(max_size=50))
@@ -79,7 +86,7 @@ def test_crc32c_refuses_a_buffer_with_gaps():
 
 
 def test_the_path_in_use_is_named():
-    assert _kernel.crc32c_path() in ("sse4.2", "armv8", "portable")
+    assert _kernel.crc32c_path() in ("avx2", "sse4.2", "armv8", "portable")
 
 
 @given(st.binary(max_size=70))

@@ -1,17 +1,19 @@
-"""Batches that are taken out of a client's memory: they reach the shard as if they had been sent, or not at all."""
+"""Batches that lie in a client's memory: shards are told where, and nothing that cannot be there reaches them."""
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
-from ringlog.errors import InvalidRequest, LimitExceeded, RequestTimeout
+from ringlog.errors import CorruptFrame, InvalidRequest, LimitExceeded
 from ringlog.limits import FRAME_BYTES_MAX
 from ringlog.net import service as service_module
 from ringlog.net.framing import HEADER_BYTES, Acks, Api, Flag
 from ringlog.net.messages import ShareMemoryReply, ShareMemoryRequest, decode_body
-from ringlog.net.near import PLACE, place_of
+from ringlog.net.near import PLACE, NearBatch, SharedMemory, named_batch, place_of
 from ringlog.records.encode import encode
-from tests.support.net_world import SHARD_0, fill_ring
+from tests.support.net_world import CLIENT_PROCESS, SHARD_0, fill_ring
 
 BATCH = bytes(encode([b"near"] * 10, timestamps=17))
 POSITION = 4096
@@ -34,17 +36,34 @@ def place(position: int = POSITION, nbytes: int = len(BATCH), crc: bytes = BATCH
     return PLACE.pack(position, nbytes, crc)
 
 
-def test_a_batch_in_shared_memory_reaches_the_shard_as_one_that_was_sent(world, memory):
+def test_a_shard_is_told_where_the_batch_lies_and_whose_memory_that_is(world, memory):
     world.service.now_us = 7_000_000
     world.ask(Api.PRODUCE, BATCH, partition=1, flags=Acks.ALL, deadline_ms=500)
     world.ask(Api.PRODUCE, place(), partition=1, flags=NEAR, deadline_ms=500, correlation=2)
-    (sent, its_body), (near, near_body) = world.requests(SHARD_0)
-    assert near == sent._replace(correlation=2)
-    assert near_body == its_body == BATCH
+    (sent, _), (near, near_body) = world.requests(SHARD_0)
+    assert near == sent._replace(correlation=2, flags=NEAR, body_bytes=len(near_body))
+    shared = SharedMemory(1, CLIENT_PROCESS, 7, len(memory))
+    assert named_batch(memoryview(near_body)) == NearBatch(POSITION, len(BATCH), BATCH[17:21], shared)
     assert world.stats.counts["near_bytes_in"] == HEADER_BYTES + len(BATCH)
     world.answer(SHARD_0, world.session_of(), 2)
     world.pass_replies(SHARD_0)
     assert [one.header.correlation for one in world.take_sent()] == [2]
+
+
+def test_memory_that_is_shared_anew_has_another_number(world, memory):
+    world.ask(Api.SHARE_MEMORY, ShareMemoryRequest(7, len(memory)))
+    world.take_sent()
+    world.ask(Api.PRODUCE, place(), partition=1, flags=NEAR)
+    ((_, body),) = world.requests(SHARD_0)
+    assert named_batch(memoryview(body)).memory.number == 2
+
+
+@pytest.mark.parametrize("nbytes", [FRAME_BYTES_MAX + 1, 4096])
+def test_a_shard_believes_no_name_that_cannot_be(nbytes):
+    named = struct.pack("<QI4sQIIQ", 4096, nbytes, b"crc.", 1, 2, 3, 8000)
+    for body in (named, named[:-1], named + b"x"):
+        with pytest.raises(CorruptFrame):
+            named_batch(memoryview(body))
 
 
 def test_a_client_names_the_batch_behind_the_room_for_a_header():
@@ -56,28 +75,14 @@ def test_it_counts_against_the_clients_bounds_with_all_its_bytes(world, memory):
     assert world.service.peers.in_flight_bytes == HEADER_BYTES + len(BATCH)
 
 
-def test_another_batch_in_the_same_place_is_not_taken_for_the_one_that_was_meant(world, memory):
-    other = bytes(encode([b"another"], timestamps=18))
-    memory[POSITION : POSITION + len(other)] = other
-    world.ask(Api.PRODUCE, place(), partition=1, flags=NEAR)
-    (sent,) = world.take_sent()
-    assert (sent.error.code, sent.error.retriable) == (RequestTimeout.code, True)
-    assert world.requests(SHARD_0) == []
-    assert world.service.peers.pending_count == world.service.peers.in_flight_bytes == 0
-    memory[POSITION : POSITION + len(BATCH)] = BATCH
-    world.ask(Api.PRODUCE, place(), partition=1, flags=NEAR)
-    assert [body for _, body in world.requests(SHARD_0)] == [BATCH], "the ring goes on"
-
-
-def test_while_a_ring_is_full_it_is_copied_when_it_is_asked_for_not_when_there_is_room(world, memory):
+def test_while_a_ring_is_full_only_its_name_waits(world, memory):
     fill_ring(world)
     world.ask(Api.PRODUCE, place(), partition=1, flags=NEAR, correlation=1000)
-    memory[:] = bytes(len(memory))
     bodies: list[bytes] = []
     while len(bodies) < 101:
         bodies += [body for _, body in world.requests(SHARD_0)]
         world.service.retry_overflow()
-    assert bodies[-1] == BATCH
+    assert named_batch(memoryview(bodies[-1])).position == POSITION
     assert world.take_sent() == []
 
 
@@ -123,6 +128,5 @@ def test_memory_is_let_go_of_with_its_client_and_bounded_in_number(world, memory
     assert world.take_sent()[0].error is None
     world.service.peers.left(b"ada")
     assert world.service.peers.near_count == 0
-    memory.append(0)  # BufferError while somebody has a view of it
     world.ask(Api.SHARE_MEMORY, ShareMemoryRequest(7, 4096), who=b"bob")
     assert world.take_sent()[0].error is None

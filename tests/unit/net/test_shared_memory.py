@@ -76,7 +76,6 @@ def test_a_pipe_that_nobody_writes_to_is_refused_and_not_waited_for():
 
 def test_what_is_not_there_is_refused(descriptor):
     for process, number, nbytes in (
-        (None, descriptor, NBYTES),
         (ME, 1_000_000, NBYTES),
         (2**22 + 1, descriptor, NBYTES),
         (ME, descriptor, NBYTES + 4096),

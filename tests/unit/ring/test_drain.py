@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringlog.errors import RingCorrupt, RingStale
+from ringlog.errors import InvalidRequest, RingCorrupt, RingStale
 from ringlog.model import Codec
 from ringlog.records.encode import encode, encode_empty
-from ringlog.ring.drain import DRAIN_GROUP, DRAIN_ROW, NO_PARTITION, DrainStatus
+from ringlog.ring.drain import DRAIN_GROUP, DRAIN_ROW, NO_PARTITION, DrainStatus, copy_batches
 from ringlog.ring.frame import FRAME_HEADER, frame_header
 from ringlog.ring.ring import Ring, ring_bytes
 from tests.support.twins import drain as drain_twin
@@ -176,6 +176,48 @@ def test_a_drain_keeps_to_its_bounds(pair) -> None:
     assert len(reader.drain(bytes_max=1).rows) == 1
     assert len(reader.drain(messages_max=0).rows) == 0
     assert len(reader.drain().rows) == 4
+
+
+def near(nbytes: int) -> bytes:
+    """A frame that names so much in a client's memory."""
+    body = struct.pack("<QI4s", 4096, nbytes, b"crc.")
+    return frame_header(api_key=0, partition=0, correlation=1, flags=4, body_bytes=len(body)) + body
+
+
+def test_a_batch_elsewhere_is_for_who_knows_where_to_look(pair) -> None:
+    row = only_row(pair, near(700))
+    assert (row["status"], row["batch_count"], row["flags"], row["body_bytes"]) == (DrainStatus.OK, 0, 4, 16)
+
+
+def test_what_frames_name_elsewhere_counts_as_walked(pair) -> None:
+    writer, reader = pair
+    for _ in range(5):
+        writer.write(near(700))
+    assert len(reader.drain(bytes_max=1400).rows) == 2
+    assert len(reader.drain(bytes_max=1500).rows) == 3
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 3), st.sampled_from((-1, 42))), max_size=3),
+    st.data(),
+)
+def test_a_copy_is_described_as_the_twin_describes_a_frame_with_the_same_batches(batches, data) -> None:
+    body = bytearray(b"".join(batch(1 + n, sequence=s, producer=p) for n, s, p in batches))
+    if body and data.draw(st.booleans()):
+        body[data.draw(st.integers(0, len(body) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    made = bytearray(len(body))
+    found = dict(zip(DRAIN_ROW.names or (), copy_batches(memoryview(made), memoryview(body)), strict=True))
+    assert made == body
+    wanted = drain_twin.describe(0, 0, produce(bytes(body)))
+    of_header = {*drain_twin.HEADER_NAMES, "body_position"}
+    assert {k: v for k, v in found.items() if k not in of_header} == {
+        k: v for k, v in wanted.items() if k not in of_header
+    }
+
+
+def test_a_copy_is_as_large_as_what_is_copied() -> None:
+    with pytest.raises(InvalidRequest):
+        copy_batches(memoryview(bytearray(99)), memoryview(bytes(100)))
 
 
 def test_a_table_stays_right_after_the_next_drain(pair) -> None:

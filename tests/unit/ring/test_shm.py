@@ -68,8 +68,11 @@ def test_a_sweep_removes_what_nobody_has_open_and_spares_what_somebody_has(segme
     left = SharedMemory.create("unit-left", 4096)
     left.close()
     swept = shm.sweep()
-    assert left.name in swept
     assert segment.name not in swept
+    with pytest.raises(
+        FileNotFoundError
+    ):  # not `in swept`: a node that starts elsewhere on the host may have been first
+        SharedMemory.open(left.name)
     SharedMemory.open(segment.name).close()
 
 

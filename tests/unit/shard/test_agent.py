@@ -12,11 +12,13 @@ from ringlog.disk.choose import open_disk
 from ringlog.log.store import LogStore
 from ringlog.net.framing import Acks, Api
 from ringlog.net.messages import FetchPartition, FetchRequest, encode_body
+from ringlog.net.shared_memory import map_shared
 from ringlog.ring.board import ProcessState, Topology
 from ringlog.ring.frame import frame_header
 from ringlog.ring.link import LinkEnd
 from ringlog.shard.agent import ShardAgent
 from ringlog.shard.commands import NodeApi, node_frame, unpack_u64
+from ringlog.shard.near_batches import NearBatches
 from tests.support.joined import JoinedProcesses
 from tests.support.logs import aligned_memory, batch_of
 
@@ -42,6 +44,7 @@ class World:
             self.joined.links(SHARD),
             store,
             region,
+            NearBatches(map_shared, region[:0]),
             self.stats,
             lambda: False,
             spin_us=spin_us,
