@@ -18,8 +18,11 @@ def crc32c(data: Buffer, seed: int = 0) -> int:
 def crc32c_portable(data: Buffer, seed: int = 0) -> int:
     """The same by tables alone; what `crc32c` runs on machines without CRC instructions."""
 
+def crc32c_unfolded(data: Buffer, seed: int = 0) -> int:
+    """The same without the path of wide registers."""
+
 def crc32c_path() -> str:
-    """`sse4.2`, `armv8` or `portable`: what `crc32c` runs on this machine."""
+    """`avx512`, `sse4.2`, `armv8` or `portable`: what `crc32c` runs on this machine."""
 
 def murmur2(key: Buffer) -> int:
     """Kafka's hash of a key, as a signed 32-bit integer."""

@@ -63,6 +63,7 @@ void hash_column(const Offsets<Offset>& offsets, nb::handle data, int32_t partit
 
 void bind_checksums(nb::module_& m) {
     m.def("crc32c", &checksum<&crc32c>, nb::arg("data"), nb::arg("seed") = 0);
+    m.def("crc32c_unfolded", &checksum<&crc32c_unfolded>, nb::arg("data"), nb::arg("seed") = 0);
     m.def("crc32c_portable", &checksum<&crc32c_portable>, nb::arg("data"), nb::arg("seed") = 0);
     m.def("crc32c_path", &crc32c_path);
     m.def("murmur2", &hash_key, nb::arg("key"));

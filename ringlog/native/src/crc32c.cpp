@@ -1,4 +1,4 @@
-// CRC32C by SSE4.2, by ARMv8 or by tables.
+// CRC32C by SSE4.2, by ARMv8 or by tables; long ranges by folding, where the machine can (crc32c_fold.cpp).
 //
 // The CRC instructions take three cycles to answer but start one every cycle, so the hardware paths run
 // three streams side by side over three equal pieces and join their CRCs afterwards. Joining means
@@ -10,6 +10,9 @@
 #include <bit>
 #include <cstring>
 
+#include "crc32c_fold.hpp"
+#include "crc32c_polynomial.hpp"
+
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 #elif defined(__aarch64__) && defined(__linux__)
@@ -20,18 +23,9 @@
 namespace ringlog {
 namespace {
 
-constexpr uint32_t kPolynomial = 0x82f63b78;  // Castagnoli, bit-reflected
-constexpr uint32_t kOne = 0x80000000;         // x^0 in the reflected representation
-
-// a · b modulo the polynomial.
-constexpr uint32_t multiply(uint32_t a, uint32_t b) {
-    uint32_t product = 0;
-    for (uint32_t bit = kOne; bit != 0; bit >>= 1) {
-        if ((a & bit) != 0) product ^= b;
-        b = (b >> 1) ^ ((b & 1) != 0 ? kPolynomial : 0);
-    }
-    return product;
-}
+using polynomial::kOne;
+using polynomial::kPolynomial;
+using polynomial::multiply;
 
 // kSquares[k] = x^(8 · 2^k): one zero byte, two, four, …
 constexpr std::array<uint32_t, 64> make_squares() {
@@ -181,18 +175,32 @@ uint32_t run_hardware(uint32_t crc, const uint8_t* data, size_t size) noexcept {
 #endif
 
 const bool kHardwarePresent = hardware_present();
+const bool kFolds = crc32c_can_fold();
+
+uint32_t run_instructions(uint32_t crc, const uint8_t* data, size_t size) noexcept {
+    return kHardwarePresent ? run_hardware(crc, data, size) : run_portable(crc, data, size);
+}
 
 }  // namespace
 
 uint32_t crc32c(const uint8_t* data, size_t size, uint32_t seed) noexcept {
-    return ~(kHardwarePresent ? run_hardware(~seed, data, size) : run_portable(~seed, data, size));
+    uint32_t crc = ~seed;
+    if (kFolds && size >= kFoldBytesMin) crc = crc32c_fold(crc, data, size);
+    return ~run_instructions(crc, data, size);
+}
+
+uint32_t crc32c_unfolded(const uint8_t* data, size_t size, uint32_t seed) noexcept {
+    return ~run_instructions(~seed, data, size);
 }
 
 uint32_t crc32c_portable(const uint8_t* data, size_t size, uint32_t seed) noexcept {
     return ~run_portable(~seed, data, size);
 }
 
-const char* crc32c_path() noexcept { return kHardwarePresent ? kHardwareName : "portable"; }
+const char* crc32c_path() noexcept {
+    if (kFolds) return "avx512";
+    return kHardwarePresent ? kHardwareName : "portable";
+}
 
 // With the inversions at both ends: crc(A·B) = crc(A) · x^(8|B|) + crc(B).
 uint32_t crc32c_of_suffix(uint32_t prefix_crc, uint32_t whole_crc, size_t suffix_size) noexcept {

@@ -11,7 +11,11 @@ uint32_t crc32c(const uint8_t* data, size_t size, uint32_t seed = 0) noexcept;
 // The same by tables alone: what a machine without CRC instructions runs, and what tests compare with.
 uint32_t crc32c_portable(const uint8_t* data, size_t size, uint32_t seed = 0) noexcept;
 
-// The path that crc32c() takes on this machine: "sse4.2", "armv8" or "portable".
+// The same without folding: what most machines run, and what tests compare with.
+uint32_t crc32c_unfolded(const uint8_t* data, size_t size, uint32_t seed = 0) noexcept;
+
+// The path that crc32c() takes on this machine: "avx512" (and the next for short ranges), "sse4.2", "armv8" or
+// "portable".
 const char* crc32c_path() noexcept;
 
 // The CRC of a range B from the CRC of a prefix A, the CRC of A followed by B, and the size of B; in
