@@ -55,7 +55,17 @@ def test_crc32c_equals_its_twin_for_any_bytes_and_seed(data, seed):
 def test_crc32c_joins_its_three_streams_at_every_block_size(size):
     data = np.random.default_rng(size).bytes(size + 8)
     for begin in (0, 1, 7):
-        assert _kernel.crc32c(data[begin:]) == _kernel.crc32c_portable(data[begin:])
+        assert _kernel.crc32c_unfolded(data[begin:]) == _kernel.crc32c_portable(data[begin:])
+
+
+@pytest.mark.parametrize(
+    "size", [1023, 1024, 1025, 1087, 1088, 1279, 1280, 1281, 1536, 4095, 65_536, 100_003]
+)
+def test_crc32c_folds_to_the_same_value_at_every_block_size(size):
+    data = np.random.default_rng(size).bytes(size + 64)
+    for begin, seed in ((0, 0), (1, 17), (63, 2**32 - 1)):
+        part = memoryview(data)[begin : begin + size]
+        assert _kernel.crc32c(part, seed) == _kernel.crc32c_portable(part, seed)
 
 
 @given(st.binary(max_size=50), st.binary(max_size=50))
@@ -79,7 +89,7 @@ def test_crc32c_refuses_a_buffer_with_gaps():
 
 
 def test_the_path_in_use_is_named():
-    assert _kernel.crc32c_path() in ("sse4.2", "armv8", "portable")
+    assert _kernel.crc32c_path() in ("avx512", "sse4.2", "armv8", "portable")
 
 
 @given(st.binary(max_size=70))
