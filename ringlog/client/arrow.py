@@ -6,14 +6,15 @@ The only module of the client that needs pyarrow, imported when `poll_arrow()` i
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ringlog.errors import InvalidRequest
 from ringlog.model import TopicPartition
-from ringlog.records.decode import decode_columns
+from ringlog.native import _kernel
+from ringlog.records.decode import checked
 
 if TYPE_CHECKING:
     import pyarrow
@@ -37,18 +38,29 @@ SCHEMA = _pa.schema(
 )
 """The columns of `poll_arrow()`."""
 
-_topics: dict[str, Any] = {}
-"""Names of topics that were polled, repeated: a batch takes a slice."""
+_topics: dict[str, _kernel.TopicText] = {}
+"""Topics that were polled."""
 _TOPICS_MAX = 64
-_REPEATED_MIN = 16 * 1024
 
 
-def record_batch(tp: TopicPartition, data: memoryview) -> pyarrow.RecordBatch:
+class Opened(NamedTuple):
+    """The records of a chunk."""
+
+    batch: pyarrow.RecordBatch
+    first_offset: int
+    """No record lies below it."""
+
+
+def open_batches(tp: TopicPartition, data: memoryview) -> Opened:
     """All records of a buffer of whole batches. Raises CorruptBatch at the first fault."""
-    columns = _pa.record_batch(decode_columns(data))
-    count = columns.num_rows
-    topic, partition = _repeated(tp.topic, count), _pa.array(np.full(count, tp.partition, np.int32))
-    return _pa.RecordBatch.from_arrays([topic, partition, *columns.columns], schema=SCHEMA)
+    rows, payloads, _ = checked(data)
+    topic = _topics.get(tp.topic) or _remember(tp.topic)
+    try:
+        records = _kernel.ArrowRecords(data, rows, payloads, topic, tp.partition)
+    except ValueError as wrong:
+        raise InvalidRequest(str(wrong)) from None
+    # By its address and with a schema that is known: a schema of its own would take longer to read than all columns.
+    return Opened(_pa.RecordBatch._import_from_c(records.address, SCHEMA), records.first_offset)
 
 
 def offsets_of(batch: pyarrow.RecordBatch) -> npt.NDArray[np.int64]:
@@ -56,10 +68,8 @@ def offsets_of(batch: pyarrow.RecordBatch) -> npt.NDArray[np.int64]:
     return batch.column(2).to_numpy()  # type: ignore[no-any-return]
 
 
-def _repeated(topic: str, count: int) -> Any:
-    known = _topics.get(topic)
-    if known is None or len(known) < count:
-        if len(_topics) >= _TOPICS_MAX:
-            _topics.clear()
-        known = _topics[topic] = _pa.repeat(topic, max(_REPEATED_MIN, 2 * count))
-    return known.slice(0, count)
+def _remember(topic: str) -> _kernel.TopicText:
+    if len(_topics) >= _TOPICS_MAX:
+        _topics.clear()
+    made = _topics[topic] = _kernel.TopicText(topic)
+    return made

@@ -13,6 +13,8 @@ from ringlog.records.scan import scan
 if TYPE_CHECKING:
     import pyarrow
 
+    from ringlog.client.arrow import Opened
+
 
 class Chunk:
     """Whole batches from a partition. Opening it checks every CRC; the poller's thread does that, not the I/O's."""
@@ -27,7 +29,7 @@ class Chunk:
         self.next_offset = next_offset
         """The position behind all of it, which may lie above the last record's: control records are left out."""
         self._source: Source | None = None
-        self._arrow: pyarrow.RecordBatch | None = None
+        self._arrow: Opened | None = None
 
     # Where to go on is found by the position alone, also in the first batch, which may begin below what was asked
     # for: a poll that is interrupted leaves nothing half done here.
@@ -73,9 +75,12 @@ class Chunk:
         """As `take`, as a RecordBatch, which may be empty."""
         from ringlog.client import arrow
 
-        batch = self._arrow
-        if batch is None:
-            batch = self._arrow = arrow.record_batch(self.tp, self.data)
+        opened = self._arrow
+        if opened is None:
+            opened = self._arrow = arrow.open_batches(self.tp, self.data)
+        batch = opened.batch
+        if position <= opened.first_offset and (most is None or batch.num_rows <= most):
+            return batch, self.next_offset
         offsets = arrow.offsets_of(batch)
         start, count = int(offsets.searchsorted(position)), len(offsets)
         stop = count if most is None else min(count, start + most)

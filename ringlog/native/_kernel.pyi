@@ -247,6 +247,34 @@ ArrowTree: TypeAlias = tuple[str, str, bool, int, tuple[Buffer | None, ...], tup
 def export_arrow(tree: ArrowTree) -> tuple[object, object]:
     """Capsules of an ArrowSchema and an ArrowArray over the tree's buffers, which they keep alive."""
 
+# -- records as Arrow columns (bind_arrow_records.cpp) ------------------------------------------------------
+
+class TopicText:
+    """The name of a topic, for the column of every batch from it."""
+
+    def __init__(self, name: str) -> None: ...
+
+class ArrowRecords:
+    """The records of batches as one ArrowArray of structs: topic, partition, offset, timestamp, key, value, headers.
+
+    `rows` and `payloads` as for `decode_columns`. Raises CorruptBatch as that does, and ValueError for columns of more
+    than 2 GiB. Releases the GIL. What it is made of is nobody's but its own."""
+
+    def __init__(
+        self,
+        data: Buffer,
+        rows: Buffer,
+        payloads: list[memoryview | None] | None,
+        topic: TopicText,
+        partition: int,
+    ) -> None: ...
+    @property
+    def address(self) -> int:
+        """Of the ArrowArray, for whoever takes it over, which can be done once."""
+    @property
+    def first_offset(self) -> int:
+        """Where the first batch begins; 0 when there is none."""
+
 # -- compaction (bind_compact.cpp) -------------------------------------------------------------------------
 
 class OffsetMap:

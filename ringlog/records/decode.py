@@ -134,7 +134,7 @@ def decode(data: Any, *, include_control: bool = False, check_crc: bool = True) 
     >>> [record.value for record in records], records.next_offset
     ([b'on', b'off'], 7)
     """
-    rows, payloads, next_offset = _open(data, include_control, check_crc)
+    rows, payloads, next_offset = checked(data, include_control=include_control, check_crc=check_crc)
     return Records(_kernel.RecordIndex(data, rows, payloads, Record), next_offset)
 
 
@@ -158,7 +158,7 @@ def decode_columns(
     if not _COLUMN_NAMES.issuperset(columns):
         unknown = ", ".join(sorted(set(columns) - _COLUMN_NAMES))
         raise InvalidRequest(f"no such column: {unknown}; there are {', '.join(COLUMNS)}")
-    rows, payloads, next_offset = _open(data, include_control, check_crc)
+    rows, payloads, next_offset = checked(data, include_control=include_control, check_crc=check_crc)
     wanted = [name in columns for name in COLUMNS]
     try:
         count, offset, timestamp, key, value, header_offsets, header_keys, header_values = (
@@ -184,8 +184,8 @@ def decode_columns(
     )
 
 
-def _open(
-    data: Any, include_control: bool, check_crc: bool
+def checked(
+    data: Any, *, include_control: bool = False, check_crc: bool = True
 ) -> tuple[bytearray, list[memoryview | None] | None, int | None]:
     """The rows of the batches to decode, what their records unfold to, and the offset behind them all."""
     rows, compressed, next_offset = _kernel.open_batches(data, check_crc, include_control)

@@ -3,12 +3,14 @@
 // Invariant: the three passes agree. When measuring finds no fault, filling columns of exactly the measured
 // sizes succeeds and stays inside them, and the index has as many records; when it finds one, the index finds
 // the same. No prefix of right records needs more bytes than they take. Filling columns from bytes that have
-// changed since they were measured stays inside them too.
+// changed since they were measured stays inside them too. The same columns are made for Arrow, and all of their memory is
+// given back, in whatever order.
 #include <algorithm>
 #include <initializer_list>
 #include <memory>
 #include <vector>
 
+#include "arrow_records.hpp"
 #include "batch_scan.hpp"
 #include "record_decode.hpp"
 #include "require.hpp"
@@ -43,6 +45,25 @@ bool fill(const std::vector<Section>& sections, const Totals& totals) {
     if (!fill_sections(sections, sinks)) return false;
     REQUIRE(sinks.header_offsets[totals.records()] == totals.header_keys.count);
     REQUIRE(std::is_sorted(sinks.header_offsets, sinks.header_offsets + totals.records() + 1));
+    return true;
+}
+
+bool make_arrow(const std::vector<Section>& sections, const Totals& totals) {
+    const RecordOrigin origin{std::make_shared<RepeatedText>("topic", totals.records()), 3};
+    ArrowArray array{};
+    if (!make_arrow_records(sections, totals, origin, array)) {
+        REQUIRE(array.release == nullptr);
+        return false;
+    }
+    REQUIRE(array.length == totals.records() && array.n_children == 7);
+    // One that is moved out outlives the others.
+    ArrowArray values = *array.children[5];
+    array.children[5]->release = nullptr;
+    array.release(&array);
+    REQUIRE(array.release == nullptr);
+    const auto* const offsets = static_cast<const int32_t*>(values.buffers[1]);
+    REQUIRE(offsets[values.length] == totals.values.bytes);
+    values.release(&values);
     return true;
 }
 
@@ -87,11 +108,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     REQUIRE(static_cast<int64_t>(positions.size()) == totals.records());
     REQUIRE(fill(sections, totals));
+    REQUIRE(make_arrow(sections, totals));
     for (const Section& section : sections) check_needed(section);
 
     // Change one byte at a time, a little: lengths then grow and shrink, and the records still hang together.
     std::vector<uint8_t> changed(data, data + size);
     for (Section& section : sections) section.records.data = changed.data() + (section.records.data - data);
+    if (size > at::kRecords) {
+        changed[at::kRecords] ^= 0x02;
+        REQUIRE(fill(sections, totals) == make_arrow(sections, totals));
+        changed[at::kRecords] ^= 0x02;
+    }
     for (size_t at = at::kRecords; at < size; at += 1 + size / 32) {
         for (const int bits : {0x02, 0x04, 0x81}) {
             changed[at] = static_cast<uint8_t>(changed[at] ^ bits);

@@ -9,6 +9,7 @@ void bind_encode(nanobind::module_& m);
 void bind_builder(nanobind::module_& m);
 void bind_decode(nanobind::module_& m);
 void bind_arrow(nanobind::module_& m);
+void bind_arrow_records(nanobind::module_& m);
 void bind_compact(nanobind::module_& m);
 void bind_lend(nanobind::module_& m);
 void bind_ring(nanobind::module_& m);

@@ -14,6 +14,7 @@ NB_MODULE(_kernel, m) {
     ringlog::bind_builder(m);
     ringlog::bind_decode(m);
     ringlog::bind_arrow(m);
+    ringlog::bind_arrow_records(m);
     ringlog::bind_compact(m);
     ringlog::bind_ring(m);
     ringlog::bind_lend(m);

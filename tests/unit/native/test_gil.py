@@ -10,12 +10,15 @@ import pytest
 
 from ringlog.native import _kernel
 from ringlog.records.columns import Column
-from ringlog.records.decode import decode, decode_columns
+from ringlog.records.decode import checked, decode, decode_columns
 from ringlog.records.encode import encode_columns
 from ringlog.records.scan import check, find_batch, stamp
 
 COLUMN = Column(np.arange(100_001, dtype=np.int32) * 100, bytes(10_000_000))
 BATCH = encode_columns(COLUMN, timestamps=0)
+
+ROWS = checked(BATCH)[0]
+TOPIC = _kernel.TopicText("topic")
 
 WORK = {
     "crc32c": lambda: _kernel.crc32c(BATCH),
@@ -25,6 +28,7 @@ WORK = {
     "encode": lambda: encode_columns(COLUMN, timestamps=0),
     "decode": lambda: decode(BATCH, check_crc=False),
     "decode to columns": lambda: decode_columns(BATCH, check_crc=False),
+    "decode to Arrow": lambda: _kernel.ArrowRecords(BATCH, ROWS, None, TOPIC, 0),
 }
 
 
