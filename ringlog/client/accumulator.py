@@ -100,6 +100,7 @@ class Accumulator:
         self._check_may_wait = check_may_wait
         self._batch_size = settings.batch_size
         self._few_bytes = settings.few_bytes
+        self._lingers = settings.linger_ms > 0
         self._buffer_memory = settings.buffer_memory
         self._delivery_timeout_s = settings.delivery_timeout_ms / 1000
         self.lock = threading.RLock()
@@ -114,6 +115,9 @@ class Accumulator:
         """All batches that are not done, the oldest first."""
         self.touched: deque[PartitionQueue] = deque()
         """Queues in which something changed, for the I/O thread."""
+        self.is_urgent = False
+        """One of them should be looked at now, not only when the next answer comes. Set after it is touched; the I/O
+        thread takes it back before it looks."""
 
     def append(
         self,
@@ -193,9 +197,14 @@ class Accumulator:
         queue.open = opened
         self.unfinished[opened.state] = None
         self.touched.append(queue)
+        # While another is in flight it waits for that one's answer, with which all that was touched is looked at. Asked
+        # after it is open: an answer that comes between finds it. With a linger a timer is to be set.
+        if self._lingers or not queue.in_flight:
+            self.is_urgent = True
 
-    def close(self, queue: PartitionQueue) -> None:
-        """Let the open batch of a queue take no more records."""
+    def close(self, queue: PartitionQueue, *, touch: bool = True) -> None:
+        """Let the open batch of a queue take no more records. `touch`: the I/O thread is to look at it, as it does
+        already when it closes one itself."""
         with self.lock:
             opened = queue.open
             if opened is None:
@@ -206,7 +215,9 @@ class Accumulator:
             queue.ready.append(Batch(opened.state, opened.acks, deadline_s, held, opened.builder))
             self.bytes_held += held
             queue.closed_bytes += held
-            self.touched.append(queue)
+            if touch:
+                self.touched.append(queue)
+                self.is_urgent = True
 
     def put(
         self,
@@ -227,6 +238,7 @@ class Accumulator:
             self.unfinished[state] = None
             self.bytes_held += held
             self.touched.append(queue)
+            self.is_urgent = True
 
     def has_room(self) -> bool:
         return self.bytes_held < self._buffer_memory

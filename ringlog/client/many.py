@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,6 +19,8 @@ _LIST_ROWS = 16 * 1024
 _KEYED_LIST_ROWS = 1024 * 1024
 """More, so that each partition's share fills batches."""
 
+_FEW_ROWS = 4 * 1024
+_INT32_MAX = int(np.iinfo(np.int32).max)
 _KINDS = "must be a list, an Arrow array or a NumPy array of byte strings"
 
 
@@ -48,6 +51,12 @@ def chunks_of(values: Any, keys: Any, headers: Any, timestamps: Any, now_ms: int
     in_one_piece = not hasattr(times, "chunks")
     if _is_list(values) and headers is None and (keys is None or _is_list(keys)) and in_one_piece:
         yield from _list_chunks(values, keys, times)
+        return
+    if keys is None and headers is None and isinstance(times, int):
+        # Values alone need not be cut where other columns are: a thousand small sends a second notice it.
+        for part in _chunked(values, "values") or ():
+            if len(part):
+                yield Chunk(part, None, None, times, len(part))
         return
     columns = [_chunked(values, "values"), _chunked(keys, "keys"), _headers(headers), _chunked_times(times)]
     count = sum(len(part) for part in columns[0] or [])
@@ -145,10 +154,23 @@ def _numpy(array: npt.NDArray[Any], what: str) -> Column:
             f"{what}: a NumPy array must be of objects, of S or V strings, or a uint8 matrix"
         )
     rows, width = array.shape
-    wide = rows * width > np.iinfo(np.int32).max
-    offsets = np.arange(rows + 1, dtype=np.int64 if wide else np.int32) * width
-    data = np.ascontiguousarray(array).reshape(-1)
-    return Column(offsets.astype(np.int64 if wide else np.int32), data)
+    offsets = _few_offsets(rows, width) if rows <= _FEW_ROWS else _even_offsets(rows, width)
+    return Column(offsets, np.ascontiguousarray(array).reshape(-1))
+
+
+def _even_offsets(rows: int, width: int) -> npt.NDArray[Any]:
+    """Where rows of equal width begin, and the last one ends."""
+    offsets: npt.NDArray[Any] = np.arange(rows + 1, dtype=np.int64 if rows * width > _INT32_MAX else np.int32)
+    offsets *= width
+    return offsets
+
+
+@functools.lru_cache(maxsize=16)
+def _few_offsets(rows: int, width: int) -> npt.NDArray[Any]:
+    """The same for small sends, which often are like the ones before them. Nobody may change it."""
+    offsets = _even_offsets(rows, width)
+    offsets.flags.writeable = False
+    return offsets
 
 
 def _times(timestamps: Any, now_ms: int) -> Any:

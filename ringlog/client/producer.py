@@ -202,9 +202,7 @@ class Producer:
             if rows.stop - rows.start <= few_rows:
                 few = self._accumulator.extend(queues, queue, chunk, rows, self._acks, time.monotonic())
                 if few is not None:
-                    # A batch that was open before is known to the I/O thread, which sends it when its time has come.
-                    if self._accumulator.touched or self._connection.closed:
-                        self._wake()
+                    self._tell()
                     parts.append(few)
                     return
             place = self._near.take() if self._near is not None else None
@@ -250,10 +248,17 @@ class Producer:
             if self._connection.closed:
                 raise ClientClosed(_CLOSED)
             future = self._accumulator.append(queues, queue, record, acks, time.monotonic())
-            self._wake()
+            self._tell()
             if future is not None:
                 return future
             self._wait_for_room()
+
+    def _tell(self) -> None:
+        """Wake the I/O thread, if there is something for it. A batch that was open before is known to it, and one that
+        waits for an answer is looked at when that comes: a pass that finds nothing to do costs nearly as much as one
+        that sends."""
+        if self._accumulator.is_urgent or self._connection.closed:
+            self._wake()
 
     def _wake(self) -> None:
         """Let the I/O thread look at what was added. If that has ended, this fails here, with the rest."""

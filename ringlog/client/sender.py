@@ -80,6 +80,7 @@ class Sender:
         """What to send now, in order."""
         sends: list[Send] = []
         due: dict[PartitionQueue, None] = {}
+        self._accumulator.is_urgent = False
         touched = self._accumulator.touched
         for _ in range(len(touched)):
             due[touched.popleft()] = None
@@ -99,12 +100,12 @@ class Sender:
 
     def _serve(self, queue: PartitionQueue, now_s: float, sends: list[Send]) -> None:
         if queue.gone is not None:
-            self._accumulator.close(queue)
+            self._accumulator.close(queue, touch=False)
             for batch in (*queue.failed, *queue.ready):
                 self._give_up(queue, batch, queue.gone)
             return
         if queue.open is not None and now_s >= queue.open.opened_s + self._delivery_timeout_s:
-            self._accumulator.close(queue)
+            self._accumulator.close(queue, touch=False)
         if queue.failed or queue.ready:
             for batch in queue.expired(now_s):
                 self._give_up(queue, batch, delivery_timeout(batch, self._delivery_timeout_s))
@@ -123,10 +124,10 @@ class Sender:
             if next_batch is not None:
                 self._leave(queue, next_batch, sends)
             elif self._lingered(queue, now_s) and queue.wants_open(self._idempotent, few_bytes):
-                self._accumulator.close(queue)
+                self._accumulator.close(queue, touch=False)
             else:
                 break
-        if queue.failed or queue.ready or queue.open is not None:
+        if queue.failed or queue.ready or queue.open is not None or queue.in_flight:
             self._set_timer(queue, now_s)
 
     def _lingered(self, queue: PartitionQueue, now_s: float) -> bool:
@@ -151,10 +152,9 @@ class Sender:
 
     def _set_timer(self, queue: PartitionQueue, now_s: float) -> None:
         at_s = queue.next_time_s(self._linger_s)
-        if at_s is None:
-            return
-        # One that is overdue waits for an answer or a producer id, which touch the queue: look once in a while.
-        at_s = max(at_s, now_s + (0.001 if at_s > now_s else 0.05))
+        # One that is overdue waits for an answer or a producer id, which touch the queue: look once in a while. So does
+        # one that may be opened while others are in flight: nobody tells of it.
+        at_s = now_s + 0.05 if at_s is None or at_s <= now_s else max(at_s, now_s + 0.001)
         if queue.timer_s is None or at_s < queue.timer_s:
             self._queues_timed += queue.timer_s is None
             queue.timer_s = at_s

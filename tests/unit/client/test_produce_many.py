@@ -26,7 +26,7 @@ def producer(node):
         yield made
 
 
-def test_a_few_records_that_join_an_open_batch_wake_nobody():
+def test_a_batch_behind_one_in_flight_wakes_nobody_when_it_is_opened_nor_when_it_grows():
     with RouterNode() as node, Producer(node.bootstrap) as producer:
         producer.produce_many("t", [b"first"], partition=0).result(10)
         node.delay_s = 1.0  # while this one is in flight, the next batch stays open
@@ -41,14 +41,14 @@ def test_a_few_records_that_join_an_open_batch_wake_nobody():
             wakes += 1
             wake()
 
-        futures = [producer.produce_many("t", [b"0"], partition=0)]
-        wait_for("the I/O thread knows the batch", lambda: not producer._accumulator.touched, stretched(5))
         producer._connection.wake = counted
-        futures += [producer.produce_many("t", [b"%d" % n], partition=0) for n in range(1, 50)]
+        futures = [producer.produce_many("t", [b"%d" % n], partition=0) for n in range(50)]
+        single = producer.produce("t", b"50", partition=0)
         assert wakes == 0
         node.delay_s = 0.0
         assert in_flight.result(10)[0].count == 1
         assert {future.result(10)[0].base_offset for future in futures} == set(range(2, 52))
+        assert single.result(10).offset == 52
 
 
 def test_a_few_records_at_a_time_share_batches_and_each_knows_its_place(node):

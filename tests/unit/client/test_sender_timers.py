@@ -113,6 +113,29 @@ def test_what_waits_is_sent_by_time_alone(linger_ms):
     assert rig.now_s < 200
 
 
+def test_a_batch_that_is_opened_behind_one_in_flight_leaves_with_its_answer():
+    rig = Rig()
+    rig.produce(0, b"in flight")
+    rig.step(0.0)
+    rig.produce(0, b"behind it")
+    assert not rig.accumulator.is_urgent, "nobody is to be woken for what must wait"
+    rig.answer(0)
+    rig.step(0.0)
+    assert len(rig.sent) == 1
+
+
+def test_a_batch_behind_one_in_flight_that_grows_large_is_found_before_the_answer_comes():
+    rig = Rig()
+    rig.topic.queues[0]._in_flight_max = 2
+    rig.produce(0, b"in flight")
+    rig.step(0.0)
+    rig.produce(0, b"x" * rig.settings.few_bytes)
+    assert not rig.accumulator.is_urgent
+    rig.step(rig.sender.next_time_s() - rig.now_s)
+    assert len(rig.sent) == 2
+    assert rig.now_s <= 0.05
+
+
 @pytest.mark.parametrize("jitter", [0.8, 1.0, 1.2])
 def test_a_retry_waits_by_its_jitter_longer_or_shorter(jitter):
     rig = Rig(jitter=lambda: jitter, retry_backoff_ms=100)
