@@ -188,12 +188,20 @@ class Leader:
         view = self.view
         if len(view.isr) < view.min_insync:
             return False
-        offset = min(self._held(node, log) for node in self._counted)
+        offset = self._held_by(self._counted, log)
         if offset <= self.high_watermark:
             return False
-        check(offset <= log.held_offset, "nothing is committed that the leader does not hold")
         self.high_watermark = offset
         return True
+
+    def _held_by(self, nodes: Iterable[int], log: ReplicaLog) -> int:
+        """How far all of these replicas, and this one, hold the log."""
+        offset = log.held_offset
+        for node in nodes:
+            if node != self.node:
+                follower = self.followers.get(node)
+                offset = min(offset, follower.held_offset if follower is not None else UNKNOWN)
+        return offset
 
     @property
     def _counted(self) -> set[int]:
@@ -201,12 +209,6 @@ class Leader:
         if self._forgotten:
             return set(self.view.replicas)
         return {*self.view.isr, *(self.pending.nodes if self.pending else ())}
-
-    def _held(self, node: int, log: ReplicaLog) -> int:
-        if node == self.node:
-            return log.held_offset
-        follower = self.followers.get(node)
-        return follower.held_offset if follower is not None else UNKNOWN
 
     def is_deleted(self, offset: int, log: ReplicaLog) -> bool:
         """Whether no replica that counts could bring back what was below an offset."""

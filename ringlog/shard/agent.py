@@ -126,12 +126,7 @@ class ShardAgent:
         self._is_applied = self._report_applied()
         core.fetches.expire(now_ms)
         self._show(now_ms)
-        dues_ms = (
-            0 if core.hosting.has_to_open else None,
-            core.hosting.next_retry_ms,
-            core.replication.next_due_ms,
-        )
-        self._calm_due_ms = min((due_ms for due_ms in dues_ms if due_ms is not None), default=None)
+        self._calm_due_ms = 0 if core.hosting.has_to_open else core.hosting.next_retry_ms
 
     def _patience_s(self, now_ms: int, room: bool) -> float:
         """How long nothing is due; noted for the passes before then."""
@@ -141,6 +136,7 @@ class ShardAgent:
             soonest_ms = min(soonest_ms, self._shown_ms + SHOW_MS)
         for due_ms in (
             self._calm_due_ms,
+            core.replication.due_ms,
             core.fetches.next_deadline_ms,
             store.flushes.next_due_ms,
             store.upkeep.due_ms,

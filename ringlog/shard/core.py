@@ -179,8 +179,9 @@ class ShardCore:
                         batches = batch_infos(scan(body, level="headers").table)
                     self._produce(asker, body, batches, flags & _ACKS_MASK, attributes)
                 elif api_key in REPLICA_APIS:
-                    self.is_stirred = True
-                    self.replication.take(asker, flags, body, self._now_ms)
+                    stirs = self.replication.take(asker, flags, body, self._now_ms)
+                    # A deletion waits until other replicas say that their logs begin later.
+                    self.is_stirred = self.is_stirred or stirs or self.deletions.is_waiting
                 else:
                     self._answer(asker, body)
             except RinglogError as error:
@@ -336,7 +337,7 @@ class ShardCore:
         is_followed = False
         for event in events:
             hosted = self.hosting.by_name.get(event.log.name)
-            if hosted is None or hosted.replica is not None or not isinstance(event, Progress):
+            if hosted is None or not isinstance(event, Progress):
                 self.is_stirred = True
             if isinstance(event, Fenced):
                 self.hosting.fenced(event.log, event.error, self._now_ms)
@@ -356,7 +357,7 @@ class ShardCore:
                     self.replication.progress(hosted, self._now_ms)
                     is_followed = is_followed or hosted.replica.follower is not None
         if is_followed:
-            self.replication.report()
+            self.replication.ask(self._now_ms)
 
     def _grown(self, hosted: HostedPartition) -> None:
         """Readers may see more of a partition: those who wait for that, and those who sent it, are answered."""

@@ -87,7 +87,7 @@ def _counting_proposals(self: Leader, log: ReplicaLog) -> bool:
     nodes = self.pending.nodes if self.pending is not None else self.view.isr
     if len(self.view.isr) < self.view.min_insync:
         return False
-    offset = min(self._held(node, log) for node in nodes)
+    offset = self._held_by(nodes, log)
     moved = offset > self.high_watermark
     self.high_watermark = max(self.high_watermark, offset)
     return moved

@@ -15,7 +15,7 @@ from ringlog.log.settings import FlushPolicy, LogSettings
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
 from ringlog.records.decode import decode
-from ringlog.records.scan import check, stamp
+from ringlog.records.scan import check_rows, stamp
 from tests.support.fake_disk import FakeDisk
 from tests.support.logs import aligned_memory, batch_of
 
@@ -45,7 +45,7 @@ def stamped(*batches: tuple[int, int, bytes], producer=None) -> bytearray:
 
 
 def append(store: LogStore, data: bytearray) -> None:
-    append_as_they_are(store, NAME, memoryview(data), check(data, dense=False), now_ms=0)
+    append_as_they_are(store, NAME, memoryview(data), check_rows(data), now_ms=0)
 
 
 def test_not_a_byte_is_changed():

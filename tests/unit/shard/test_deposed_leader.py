@@ -108,7 +108,7 @@ def test_a_partition_that_cannot_follow_says_why_once(monkeypatch, caplog):
         def corrupt(*_: object) -> None:
             raise CorruptBatch("crc", 0, "for the test")
 
-        patch.setattr("ringlog.shard.replicating.check_batches", corrupt)
+        patch.setattr("ringlog.shard.replicating.check_rows", corrupt)
         cluster.worlds[1].produce(b"a")
         cluster.run(40, after_ms=50)
     said = [record.message for record in caplog.records if "cannot follow" in record.message]

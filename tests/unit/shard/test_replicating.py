@@ -165,6 +165,6 @@ def test_a_shard_rests_while_no_process_speaks_with_other_nodes():
     cluster.elect(3, 2)  # a new leader is asked at once, as soon as somebody carries that
     now_ms = cluster.worlds[2].now_ms
     replication.work(now_ms)
-    assert replication.next_due_ms is None
+    assert replication.due_ms is None
     replication.connect(cluster.peers[2], now_ms)
-    assert replication.next_due_ms is not None
+    assert replication.due_ms is not None
