@@ -9,8 +9,9 @@ Invariants, each checked where it could break:
 - it stands still while fewer than `min_insync` replicas are in sync: what is committed is held by as many;
 - a deletion is done when the log of every in-sync replica begins behind it, durably, and a replica whose log begins
   before the leader's does not come into sync: whoever leads next, what was deleted stays deleted;
-- one proposal is under way at a time, against one partition epoch. A leader that goes on where a former process was in
-  the same epoch does not know what that one proposed: all replicas count until a higher partition epoch has ended it.
+- one proposal is under way at a time, against one partition epoch;
+- nobody leads a second time in one epoch (`Replica.renewal`): what a former process proposed, and what it sent to
+  followers and lost, is over with its epoch.
 """
 
 from __future__ import annotations
@@ -92,10 +93,7 @@ class Leader:
         log: ReplicaLog,
         high_watermark: int,
         now_ms: int,
-        *,
-        resumed: bool = False,
     ) -> None:
-        """`resumed`: it may have led in this epoch before, and have forgotten what it proposed."""
         check(view.leader == node, "who leads was elected")
         check(node in view.isr, "a leader is in sync with itself")
         check(log.last_epoch <= view.leader_epoch, "no log is ahead of its leader's epoch")
@@ -110,8 +108,6 @@ class Leader:
         }
         self.pending: IsrProposal | None = None
         """Sent to the controller, and not yet answered by a later view or a refusal."""
-        self._forgotten = resumed
-        """A proposal may be under way that is not known here, against the present partition epoch."""
         self.advance(log)
 
     # -- what clients are told -------------------------------------------------------------------------------
@@ -205,9 +201,7 @@ class Leader:
 
     @property
     def _counted(self) -> set[int]:
-        """Replicas that are in sync, or may be without this leader's knowing."""
-        if self._forgotten:
-            return set(self.view.replicas)
+        """Replicas that are in sync, or are proposed and may be without this leader's knowing."""
         return {*self.view.isr, *(self.pending.nodes if self.pending else ())}
 
     def is_deleted(self, offset: int, log: ReplicaLog) -> bool:
@@ -237,9 +231,6 @@ class Leader:
         if self.pending is not None:
             return None
         view = self.view
-        if self._forgotten:
-            # No change but that of the partition epoch: whatever was proposed against this one is over then.
-            return self._propose(view.isr)
         staying = [
             node for node in view.isr if node == self.node or not self._lags(node, log, lag_ms_max, now_ms)
         ]
@@ -289,7 +280,7 @@ class Leader:
         check(view.leader == self.node, "an epoch has one leader")
         check(view.partition_epoch >= self.view.partition_epoch, "views are taken in order")
         if view.partition_epoch > self.view.partition_epoch:
-            self.pending, self._forgotten = None, False
+            self.pending = None
         self.view = view
         for replica in view.replicas:
             if replica != self.node and replica not in self.followers:

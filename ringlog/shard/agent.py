@@ -103,7 +103,9 @@ class ShardAgent:
         self._take_requests(now_us)
         core.groups.work(now_ms)
         # What came in is on its way to the device before anything else is looked after.
-        self._store.push(now_ms)
+        events = self._store.push(now_ms)
+        if events:
+            core.progress(events)
         news = self._take_deltas()
         if news or core.is_stirred or not self._is_applied or now_ms >= self._due_ms:
             self._look_around(now_ms)

@@ -21,7 +21,7 @@ from ringlog.errors import (
 )
 from ringlog.limits import BATCH_HEADER_BYTES, REPLICA_LAG_MS_DEFAULT
 from ringlog.log.batch import BatchInfo, batch_infos
-from ringlog.log.events import Event, Fenced, Progress, StartMoved, disk_error
+from ringlog.log.events import Event, Fenced, Progress, StartMoved, Submitted, disk_error
 from ringlog.log.reading import TimedOffset
 from ringlog.log.store import LogStore
 from ringlog.model import Codec, Durability, LogEnds, TopicPartition
@@ -337,6 +337,10 @@ class ShardCore:
         is_followed = False
         for event in events:
             hosted = self.hosting.by_name.get(event.log.name)
+            if isinstance(event, Submitted):
+                if hosted is not None and hosted.log is event.log:
+                    self.replication.submitted(hosted, self._now_ms)
+                continue
             if hosted is None or not isinstance(event, Progress):
                 self.is_stirred = True
             if isinstance(event, Fenced):
@@ -354,7 +358,7 @@ class ShardCore:
                     self._answer_acks(
                         hosted.leader_acks, hosted, event.offset, event.log.settings.flush.acks_at
                     )
-                    self.replication.progress(hosted, self._now_ms)
+                    self.replication.progress(hosted)
                     is_followed = is_followed or hosted.replica.follower is not None
         if is_followed:
             self.replication.ask(self._now_ms)

@@ -143,6 +143,9 @@ class ReplicationDesk:
         if changed:
             self._unfollow(hosted.partition)
             self._leading.pop(hosted.partition, None)
+            if replica.renewal is not None:
+                self._leading[hosted.partition] = hosted
+                self._look_ms = 0  # nobody can write before the controller has answered
             if replica.leader is not None:
                 self._leading[hosted.partition] = hosted
                 self._led_epochs[hosted.partition] = record.leader_epoch
@@ -249,16 +252,18 @@ class ReplicationDesk:
             log.committed_offset = replica.high_watermark
             self._committed(hosted)
 
-    def progress(self, hosted: HostedPartition, now_ms: int) -> None:
+    def submitted(self, hosted: HostedPartition, now_ms: int) -> None:
+        """More of a log is being written: followers that wait for it are sent it, and write it at the same time."""
+        if hosted.replica is not None and hosted.replica.leader is not None:
+            self._send_plans(self._desk.grown(hosted.partition, now_ms), now_ms)
+
+    def progress(self, hosted: HostedPartition) -> None:
         """More of a log is held."""
         replica = hosted.replica
         if replica is None:
             return
         if replica.leader is not None:
-            # First: where it is in sync with itself alone, followers are told at once of what is committed by this.
-            is_committed = replica.leader.advance(HostedLog(hosted.log))
-            self._send_plans(self._desk.grown(hosted.partition, now_ms), now_ms)
-            if is_committed:
+            if replica.leader.advance(HostedLog(hosted.log)):
                 self._advanced(hosted)
         elif replica.follower is not None:
             self._fetchers[self._lane_of[hosted.partition]].progressed(hosted.partition)

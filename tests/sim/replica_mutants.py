@@ -162,11 +162,10 @@ MUTANTS: dict[str, Mutant] = {
     "any replica is elected when none is in sync": Mutant(
         [(SimController, "elects_anyone", True)], controller=SimController
     ),
-    "a leader that resumes forgets what it proposed": Mutant(
+    "a leader that resumes goes on in its epoch": Mutant(
         [(Replica, "follow", _starting_afresh(Replica.follow))],
         ("reopen", "reopen", "reopen", "kill", "isolate", "rough", "slow_disk"),
-        seen_at=49,
-        short=False,
+        seen_at=185,
     ),
     "after an unclean election what was committed before it is stood by": Mutant(
         [(Replica, "follow", _remembering(Replica.follow))], unclean=True, seen_at=34
