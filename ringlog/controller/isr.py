@@ -51,6 +51,8 @@ def _judge(image: MetadataImage, node_id: int, change: IsrChange) -> Partition:
             f"partition {change.partition} is at partition epoch {partition.partition_epoch}, "
             f"not {change.partition_epoch}"
         )
+    if change.renews:
+        return leaders.renewed(partition)
     members = {member for member, _ in change.isr}
     if node_id not in members or len(members) != len(change.isr) or not members <= set(partition.replicas):
         raise InvalidRequest(

@@ -42,6 +42,13 @@ def changed(partition: Partition, *, leader: int, isr: tuple[int, ...]) -> Parti
     )
 
 
+def renewed(partition: Partition) -> Partition:
+    """The partition with the same leader in another epoch: it may have lost what it has sent in this one."""
+    return msgspec.structs.replace(
+        partition, leader_epoch=partition.leader_epoch + 1, partition_epoch=partition.partition_epoch + 1
+    )
+
+
 def without(
     image: MetadataImage, node_id: int, lost: Callable[[Partition], bool] = lambda partition: False
 ) -> list[MetadataRecord]:

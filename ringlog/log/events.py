@@ -30,6 +30,12 @@ class Progress(NamedTuple):
     durability: Durability
 
 
+class Submitted(NamedTuple):
+    """More of a replicated log is on its way to the device: followers may be sent it (`submitted_offset`)."""
+
+    log: PartitionLog
+
+
 class Fenced(NamedTuple):
     """The partition takes no appends any more. What was not acknowledged by now may be in the log or not: that shows
     when it is opened again."""
@@ -52,7 +58,7 @@ class StartMoved(NamedTuple):
     offset: int
 
 
-Event = Progress | Fenced | Quarantined | StartMoved
+Event = Progress | Submitted | Fenced | Quarantined | StartMoved
 
 
 def disk_error(name: TopicPartition, what: str, cause: int | Exception) -> RinglogError:

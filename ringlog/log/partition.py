@@ -23,7 +23,7 @@ from ringlog.log.batch import BatchInfo
 from ringlog.log.context import ShardContext
 from ringlog.log.copying import read_block_head
 from ringlog.log.epochs import EpochHistory
-from ringlog.log.events import Appended, Fenced, Progress, disk_error, not_taken
+from ringlog.log.events import Appended, Fenced, Progress, Submitted, disk_error, not_taken
 from ringlog.log.extent import AppendBuffer, Extent, block_floor
 from ringlog.log.files import SegmentFiles
 from ringlog.log.growth import Growth
@@ -88,7 +88,8 @@ class PartitionLog:
         self._queued_bytes = 0
         self._filling: Extent | None = None
         """The last of the queue, while more batches may join it."""
-        self._in_flight: Extent | None = None
+        self.in_flight: Extent | None = None
+        """What is being written."""
         self._blocked = False
         """A job that opens the next file, or reserves space that the next write needs, is under way."""
         self._growth = Growth(context.disk, context.dispatcher, self._reserved)
@@ -122,9 +123,15 @@ class PartitionLog:
         return self.flushed_offset if self.settings.flush.on_ack else self.written_offset
 
     @property
+    def submitted_offset(self) -> int:
+        """All below is on the device or on its way there, in memory that does not change any more. What is above
+        `held_offset` may be lost with this process."""
+        return self.written_offset if self.in_flight is None else self.in_flight.next_offset
+
+    @property
     def quiet(self) -> bool:
         """No disk call of an append is under way."""
-        return not (self._in_flight or self._blocked or self._growth.is_under_way or self.flushing)
+        return not (self.in_flight or self._blocked or self._growth.is_under_way or self.flushing)
 
     @property
     def idle(self) -> bool:
@@ -134,7 +141,7 @@ class PartitionLog:
     @property
     def pending_bytes(self) -> int:
         """Received and not yet written."""
-        return self._queued_bytes + (self._in_flight.nbytes if self._in_flight else 0)
+        return self._queued_bytes + (self.in_flight.nbytes if self.in_flight else 0)
 
     @property
     def log_bytes(self) -> int:
@@ -273,14 +280,14 @@ class PartitionLog:
         self.next_offset = extent.next_offset = offset
         self._queued_bytes += nbytes
         self.bytes_appended += nbytes
-        if not self._in_flight:
+        if not self.in_flight:
             self.context.mark_ready(self)
 
     # -- writing -------------------------------------------------------------------------------------------
 
     def pump(self, now_ms: int) -> None:
         """Queue the next write, if one is due and none is in flight."""
-        if self._in_flight or self._blocked or self.status is not LogStatus.OPEN:
+        if self.in_flight or self._blocked or self.status is not LogStatus.OPEN:
             return
         segment = self._disk_segment
         if segment is not self.active and segment.written_position == segment.position:
@@ -305,15 +312,17 @@ class PartitionLog:
         if head is self._filling:
             self._stop_filling()
         self._queued_bytes -= head.nbytes
-        self._in_flight = head
+        self.in_flight = head
         pieces = head.close()
         durable = self.settings.flush.on_ack
         check(self.flushed_offset == self.written_offset or not durable, "a policy begins with all flushed")
         token = self.context.disk.write(file, pieces, head.block_start, durable=durable)
         self.context.dispatcher.when_done(token, self._write_done)
+        if self.committed_offset is not None:
+            self.context.events.append(Submitted(self))
 
     def _write_done(self, result: int) -> None:
-        extent, self._in_flight = self._in_flight, None
+        extent, self.in_flight = self.in_flight, None
         assert extent is not None
         if self.status is not LogStatus.OPEN:
             extent.release()

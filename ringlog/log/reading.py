@@ -7,7 +7,8 @@ What comes from disk is checked (CRC32C) before it is served; a bad batch quaran
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from ringlog.errors import CorruptSegment, InvalidRequest, OffsetOutOfRange, PartitionBusy
 from ringlog.limits import BATCH_HEADER_BYTES, BLOCK_BYTES, INDEX_INTERVAL_BYTES, MIB
 from ringlog.log.arena import Chunk
-from ringlog.log.extent import block_ceil, block_floor
+from ringlog.log.extent import Extent, block_ceil, block_floor
 from ringlog.log.index import OffsetIndex, TimeIndex
 from ringlog.log.index_rebuild import complete_index, load_indexes
 from ringlog.log.jobs import Job, must
@@ -88,20 +89,28 @@ class Reader:
         """No read is under way: the log's files may be closed or replaced."""
         return self._under_way == 0
 
-    def read_tail(self, offset: int, bytes_max: int, *, held: bool = False) -> Slices | None:
-        """Batches from memory, pinned; None when the offset is older than the tail in memory."""
+    def read_tail(self, offset: int, bytes_max: int, *, ahead: bool = False) -> Slices | None:
+        """Batches from memory, pinned; None when the offset is older than the tail in memory. `ahead`: for a follower,
+        also what is not committed, and what is still being written."""
         log = self._log
-        self._must_be_in_range(offset, bytes_max)
-        limit = log.held_offset if held else log.readable_offset
+        limit = log.submitted_offset if ahead else log.readable_offset
+        self._must_be_in_range(offset, bytes_max, limit if ahead else log.held_offset)
         if offset >= limit:
             return Slices([], [], offset)
-        in_memory_from = log.tail.start_offset
-        if in_memory_from is None or offset < in_memory_from:
-            return None
+        in_flight = log.in_flight if ahead else None
+        if in_flight is not None and offset >= in_flight.base_offset:
+            extents: Iterable[Extent] = (in_flight,)
+        else:
+            in_memory_from = log.tail.start_offset
+            if in_memory_from is None or offset < in_memory_from:
+                return None
+            extents = log.tail.since(offset)
+            if in_flight is not None:
+                extents = chain(extents, (in_flight,))
         views: list[memoryview] = []
         chunks: list[Chunk] = []
         budget = bytes_max
-        for extent in log.tail.since(offset):
+        for extent in extents:
             first = bisect_left(extent.batch_last_offsets, offset)
             positions, end = extent.batch_positions, extent.end
             if extent.next_offset > limit:
@@ -125,27 +134,27 @@ class Reader:
             offset = extent.next_offset
         return Slices(views, chunks, offset)
 
-    def read(self, offset: int, bytes_max: int, *, held: bool = False) -> Job[Slices]:
-        """Batches from memory or from disk; with `held` also those that are not committed."""
+    def read(self, offset: int, bytes_max: int, *, ahead: bool = False) -> Job[Slices]:
+        """Batches from memory or from disk; `ahead` as of `read_tail`."""
         self._under_way += 1
         try:
-            return (yield from self._read(offset, bytes_max, held))
+            return (yield from self._read(offset, bytes_max, ahead))
         finally:
             self._under_way -= 1
 
-    def _read(self, offset: int, bytes_max: int, held: bool) -> Job[Slices]:
+    def _read(self, offset: int, bytes_max: int, ahead: bool) -> Job[Slices]:
         log = self._log
         while True:
-            hot = self.read_tail(offset, bytes_max, held=held)
+            hot = self.read_tail(offset, bytes_max, ahead=ahead)
             if hot is not None:
                 return hot
             segment = log.segment_of(offset)
             with segment.leases:
-                cold = yield from self._read_disk(segment, offset, bytes_max, held)
+                cold = yield from self._read_disk(segment, offset, bytes_max, ahead)
             if cold is not None:
                 return cold
-            # Compaction left nothing from here to the end of the segment, or to what may be read.
-            limit = log.held_offset if held else log.readable_offset
+            # Compaction left nothing from here to the end of the segment, or to what may be read from disk.
+            limit = log.held_offset if ahead else log.readable_offset
             offset = max(offset, min(segment.next_offset, limit))
 
     def find_time(self, timestamp: int) -> Job[TimedOffset | None]:
@@ -221,7 +230,7 @@ class Reader:
     # -- from disk -----------------------------------------------------------------------------------------
 
     def _read_disk(
-        self, segment: Segment, offset: int, bytes_max: int, held: bool = False
+        self, segment: Segment, offset: int, bytes_max: int, ahead: bool = False
     ) -> Job[Slices | None]:
         """Batches of one segment; None when it has none at or after the offset."""
         if segment.quarantined:
@@ -229,7 +238,7 @@ class Reader:
         offsets, _ = yield from self._indexes(segment)
         position = offsets.position_before(offset)
         end = segment.written_position if isinstance(segment, ActiveSegment) else segment.position
-        limit = self._log.held_offset if held else self._log.readable_offset
+        limit = self._log.held_offset if ahead else self._log.readable_offset
         wanted = min(max(bytes_max, BLOCK_BYTES) + INDEX_INTERVAL_BYTES, _READ_BYTES)
         while position < end:
             chunk, data = yield from self._read_range(segment, position, min(position + wanted, end))
@@ -295,11 +304,11 @@ class Reader:
             self._quarantine(segment, error)
             raise self._corrupt(segment, str(error)) from error
 
-    def _must_be_in_range(self, offset: int, bytes_max: int) -> None:
+    def _must_be_in_range(self, offset: int, bytes_max: int, end_offset: int) -> None:
         log = self._log
         if bytes_max < 1:
             raise InvalidRequest(f"a read of {bytes_max} bytes; ask for at least 1")
-        if not log.log_start_offset <= offset <= log.held_offset:
+        if not log.log_start_offset <= offset <= end_offset:
             raise OffsetOutOfRange(
                 f"{log.name}: offset {offset} is outside of [{log.log_start_offset}, {log.readable_offset}]"
             )

@@ -2,57 +2,30 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
-
 from ringlog.errors import check
 from ringlog.limits import RELATIVE_OFFSET_MAX
 from ringlog.log.admission import require_room
 from ringlog.log.batch import BatchInfo
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
-from ringlog.records.format import BATCH_TABLE
-
-
-class _Row(NamedTuple):
-    """A row of a BATCH_TABLE."""
-
-    position: int
-    base_offset: int
-    last_offset: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    length: int
-    leader_epoch: int
-    base_sequence: int
-    record_count: int
-    producer_epoch: int
-    attributes: int
-    crc: int
-
-
-assert _Row._fields == BATCH_TABLE.names
+from ringlog.records.format import BatchRow
 
 
 def append_as_they_are(
-    store: LogStore, name: TopicPartition, data: memoryview, table: np.ndarray, *, now_ms: int
+    store: LogStore, name: TopicPartition, data: memoryview, rows: list[BatchRow], *, now_ms: int
 ) -> None:
-    """Append whole, checked batches without a change to any byte. `table`: their BATCH_TABLE, which fills the data.
+    """Append whole, checked batches without a change to any byte. `rows`: where they stand; they fill the data.
 
     The caller has seen that they continue the log: offsets grow, epochs never go back. They are `received` on return:
     those before the first gap that no segment spans, which are nearly always all; or none when PartitionBusy,
     PartitionFenced or DiskFull is raised."""
     log = store.admit(name, data.nbytes)
     log.must_be_open()
-    # As tuples, all at once: each look at a column of a table costs more than everything else here.
-    rows = [_Row(*row) for row in table.tolist()]
-    check(bool(rows) and sum(row.length for row in rows) == data.nbytes, "the batches fill the data")
+    check(bool(rows) and sum([row.length for row in rows]) == data.nbytes, "the batches fill the data")
     check(rows[0].base_offset >= log.next_offset, "batches stand behind the end of the log")
     check(rows[0].leader_epoch >= log.epochs.latest, "a leader epoch never goes back")
     rows = _of_one_segment(rows)
-    data = data[: sum(row.length for row in rows)]
+    data = data[: sum([row.length for row in rows])]
     require_room(log, data.nbytes)
     if rows[-1].last_offset - log.next_offset > RELATIVE_OFFSET_MAX:
         # It begins there already if there was no memory the last time.
@@ -66,7 +39,7 @@ def append_as_they_are(
     store.note_appended(log, data.nbytes, now_ms)
 
 
-def _of_one_segment(rows: list[_Row]) -> list[_Row]:
+def _of_one_segment(rows: list[BatchRow]) -> list[BatchRow]:
     """The first rows whose offsets, relative to the first of them, fit the index of a segment."""
     end = rows[0].base_offset + RELATIVE_OFFSET_MAX
     if rows[-1].last_offset <= end:
@@ -74,7 +47,7 @@ def _of_one_segment(rows: list[_Row]) -> list[_Row]:
     return [row for row in rows if row.last_offset <= end]
 
 
-def _info(row: _Row) -> BatchInfo:
+def _info(row: BatchRow) -> BatchInfo:
     # A compacted batch has fewer records than offsets: positions and sequences go by its offsets.
     return BatchInfo(
         row.length,

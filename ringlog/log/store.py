@@ -365,15 +365,20 @@ class LogStore:
             if self._ready.logs:
                 self._ready.pump(now_ms)
             self.disk.submit()
+        return self._take_events()
+
+    def push(self, now_ms: int) -> list[Event]:
+        """Put what was appended on its way to the device, ahead of the next run(). Returns what happened."""
+        if not self._ready.logs:
+            return []
+        self._ready.pump(now_ms)
+        self.disk.submit()
+        return self._take_events()
+
+    def _take_events(self) -> list[Event]:
         events = self._events[:]
         self._events.clear()
         return events
-
-    def push(self, now_ms: int) -> None:
-        """Put what was appended on its way to the device, ahead of the next run()."""
-        if self._ready.logs:
-            self._ready.pump(now_ms)
-            self.disk.submit()
 
     def watch(self, fd: int, then: Callable[[int], None]) -> None:
         """Let run() wait for a descriptor too, on a disk that can: `then` is called whenever it is readable."""
@@ -441,10 +446,11 @@ class LogStore:
         return self._context.arena.free_bytes
 
     def read_tail(
-        self, name: TopicPartition, offset: int, bytes_max: int, *, held: bool = False
+        self, name: TopicPartition, offset: int, bytes_max: int, *, ahead: bool = False
     ) -> Slices | None:
-        """Batches from memory, at once; None when they must be read from disk. `held`: also what is not committed."""
-        return self._reader(name).read_tail(offset, bytes_max, held=held)
+        """Batches from memory, at once; None when they must be read from disk. `ahead`: for a follower, also what is
+        not committed, and what is still being written."""
+        return self._reader(name).read_tail(offset, bytes_max, ahead=ahead)
 
     def _reader(self, name: TopicPartition) -> Reader:
         reader = self._readers.get(name)
@@ -460,13 +466,13 @@ class LogStore:
         *,
         done: Callable[[Slices], None],
         failed: Callable[[RinglogError | OSError], None],
-        held: bool = False,
+        ahead: bool = False,
     ) -> None:
         """Read from memory or disk in the background of run(); exactly one of the two is called, perhaps at once."""
         if name not in self._readers:
             failed(_not_open(name))
         else:
-            self._dispatcher.spawn(self._readers[name].read(offset, bytes_max, held=held), done, failed)
+            self._dispatcher.spawn(self._readers[name].read(offset, bytes_max, ahead=ahead), done, failed)
 
     def read_now(self, name: TopicPartition, offset: int, bytes_max: int) -> Slices:
         """Read and wait for it."""

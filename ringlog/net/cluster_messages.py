@@ -79,6 +79,8 @@ class IsrChange(Body, frozen=True):
     partition_epoch: Int64
     isr: Annotated[list[tuple[Int64, Int64]], msgspec.Meta(min_length=1, max_length=64)]
     """Each with the broker epoch under which it fetched: one that restarted since may have lost what it had."""
+    renews: bool = False
+    """A new leader epoch is wanted, and the in-sync replicas stay what they are."""
 
 
 class AlterIsrRequest(Body, frozen=True):

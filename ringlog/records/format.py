@@ -32,6 +32,9 @@ A record; varint and varlong are zigzag-encoded, as in protocol buffers::
 
 from __future__ import annotations
 
+import struct
+from typing import NamedTuple
+
 import numpy as np
 
 from ringlog.model import Codec
@@ -71,6 +74,28 @@ BATCH_TABLE = np.dtype(
     ]
 )
 """One row per batch, as `scan` returns them."""
+
+
+class BatchRow(NamedTuple):
+    """A row of a BATCH_TABLE, for those who look at few batches: a table of numpy costs more than they do."""
+
+    position: int
+    base_offset: int
+    last_offset: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    length: int
+    leader_epoch: int
+    base_sequence: int
+    record_count: int
+    producer_epoch: int
+    attributes: int
+    crc: int
+
+
+BATCH_ROW = struct.Struct("<6q4i2hI")
+assert BatchRow._fields == BATCH_TABLE.names and BATCH_ROW.size == BATCH_TABLE.itemsize
 
 
 def codec_of(attributes: int) -> Codec:

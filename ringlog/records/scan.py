@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ringlog import limits
 from ringlog.errors import CorruptBatch, InvalidRequest
 from ringlog.native import _kernel
-from ringlog.records.format import BATCH_TABLE
+from ringlog.records.format import BATCH_ROW, BATCH_TABLE, BatchRow
 
 Level = Literal["headers", "crc", "full"]
 """How far each batch is checked: its header's fields; and its CRC; and the structure of its records
@@ -84,6 +84,17 @@ def check(
     expected = _expected(expected_offset)
     rows = _kernel.scan(data, _LEVELS[level], bytes_max, expected, dense, min_epoch, gapless, True)[0]
     return _table(rows)
+
+
+def check_rows(data: Any) -> list[BatchRow]:
+    """As `check`, for those who look at each batch by itself.
+
+    >>> from ringlog.records.encode import encode
+    >>> [row.record_count for row in check_rows(encode([b"a", b"b"], timestamps=0))]
+    [2]
+    """
+    rows = _kernel.scan(data, _LEVELS["full"], limits.BATCH_BYTES_MAX, -1, True, -1, False, True)[0]
+    return [BatchRow(*row) for row in BATCH_ROW.iter_unpack(rows)]
 
 
 def find_batch(data: Any, start: int, *, min_offset: int, bytes_max: int = limits.BATCH_BYTES_MAX) -> int:

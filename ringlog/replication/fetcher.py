@@ -124,7 +124,8 @@ class Fetcher:
         """The fetch to send now, if one is due. `credit_bytes`: what there is room for here."""
         if self._give_up_ms and now_ms >= min(self._give_up_ms.values()):
             self._begin_anew()
-        self._end_pauses(now_ms)
+        if self._paused:
+            self._end_pauses(now_ms)
         if not self._partitions or credit_bytes <= 0 or now_ms < self._resume_ms:
             return None
         if not self._may_ask:
@@ -156,13 +157,20 @@ class Fetcher:
         """Few enough fetches are under way for another one."""
         return len(self._give_up_ms) < (REPLICA_FETCHES_MAX if self._urgent else 1)
 
+    def waits_for_flush(self, now_ms: int) -> bool:
+        """Nothing is to be done before a flush is done, or a lull over."""
+        return now_ms < self._lull_ms and not self._paused and self._is_flushing
+
     @property
     def _is_flushing(self) -> bool:
         """Nothing is new to be told, and soon something will be: what came last is on its way to the disk."""
         if self._urgent or self._progressed:
             return False
-        logs = [self._partitions[partition].log for partition in self._dirty]
-        return any(log.held_offset < log.end_offset for log in logs)
+        for partition in self._dirty:
+            log = self._partitions[partition].log
+            if log.held_offset < log.end_offset:
+                return True
+        return False
 
     def _changed_wants(self) -> list[Want]:
         """A bounded number, so that a fetch fits a frame; the rest follows in the next."""

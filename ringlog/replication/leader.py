@@ -9,8 +9,9 @@ Invariants, each checked where it could break:
 - it stands still while fewer than `min_insync` replicas are in sync: what is committed is held by as many;
 - a deletion is done when the log of every in-sync replica begins behind it, durably, and a replica whose log begins
   before the leader's does not come into sync: whoever leads next, what was deleted stays deleted;
-- one proposal is under way at a time, against one partition epoch. A leader that goes on where a former process was in
-  the same epoch does not know what that one proposed: all replicas count until a higher partition epoch has ended it.
+- one proposal is under way at a time, against one partition epoch;
+- nobody leads a second time in one epoch (`Replica.renewal`): what a former process proposed, and what it sent to
+  followers and lost, is over with its epoch.
 """
 
 from __future__ import annotations
@@ -92,10 +93,7 @@ class Leader:
         log: ReplicaLog,
         high_watermark: int,
         now_ms: int,
-        *,
-        resumed: bool = False,
     ) -> None:
-        """`resumed`: it may have led in this epoch before, and have forgotten what it proposed."""
         check(view.leader == node, "who leads was elected")
         check(node in view.isr, "a leader is in sync with itself")
         check(log.last_epoch <= view.leader_epoch, "no log is ahead of its leader's epoch")
@@ -110,8 +108,6 @@ class Leader:
         }
         self.pending: IsrProposal | None = None
         """Sent to the controller, and not yet answered by a later view or a refusal."""
-        self._forgotten = resumed
-        """A proposal may be under way that is not known here, against the present partition epoch."""
         self.advance(log)
 
     # -- what clients are told -------------------------------------------------------------------------------
@@ -188,25 +184,25 @@ class Leader:
         view = self.view
         if len(view.isr) < view.min_insync:
             return False
-        offset = min(self._held(node, log) for node in self._counted)
+        offset = self._held_by(self._counted, log)
         if offset <= self.high_watermark:
             return False
-        check(offset <= log.held_offset, "nothing is committed that the leader does not hold")
         self.high_watermark = offset
         return True
 
+    def _held_by(self, nodes: Iterable[int], log: ReplicaLog) -> int:
+        """How far all of these replicas, and this one, hold the log."""
+        offset = log.held_offset
+        for node in nodes:
+            if node != self.node:
+                follower = self.followers.get(node)
+                offset = min(offset, follower.held_offset if follower is not None else UNKNOWN)
+        return offset
+
     @property
     def _counted(self) -> set[int]:
-        """Replicas that are in sync, or may be without this leader's knowing."""
-        if self._forgotten:
-            return set(self.view.replicas)
+        """Replicas that are in sync, or are proposed and may be without this leader's knowing."""
         return {*self.view.isr, *(self.pending.nodes if self.pending else ())}
-
-    def _held(self, node: int, log: ReplicaLog) -> int:
-        if node == self.node:
-            return log.held_offset
-        follower = self.followers.get(node)
-        return follower.held_offset if follower is not None else UNKNOWN
 
     def is_deleted(self, offset: int, log: ReplicaLog) -> bool:
         """Whether no replica that counts could bring back what was below an offset."""
@@ -235,9 +231,6 @@ class Leader:
         if self.pending is not None:
             return None
         view = self.view
-        if self._forgotten:
-            # No change but that of the partition epoch: whatever was proposed against this one is over then.
-            return self._propose(view.isr)
         staying = [
             node for node in view.isr if node == self.node or not self._lags(node, log, lag_ms_max, now_ms)
         ]
@@ -287,7 +280,7 @@ class Leader:
         check(view.leader == self.node, "an epoch has one leader")
         check(view.partition_epoch >= self.view.partition_epoch, "views are taken in order")
         if view.partition_epoch > self.view.partition_epoch:
-            self.pending, self._forgotten = None, False
+            self.pending = None
         self.view = view
         for replica in view.replicas:
             if replica != self.node and replica not in self.followers:

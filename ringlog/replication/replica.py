@@ -2,12 +2,17 @@
 
             view with a later leader epoch, which names…
             ┌─ this node as leader ──► Leader
-    (none) ─┼─ another leader ───────► Follower
+    (none) ─┼─ this node, which may have led in that epoch before ──► (none), and the next epoch is asked for
+            ├─ another leader ───────► Follower
             └─ no leader, or it or this node is no replica ──► (none)
 
 A role lives for one leader epoch. A view of the same leader epoch changes the ISR, or the settings, within the role; an
 earlier one changes nothing. The high watermark outlives roles, but not the process: it is learned anew from the others;
 nor, in a follower, the election of a leader that was not in sync: what was committed before may be no more.
+
+Followers are sent what their leader is still writing. A process that dies may lose that, and its successor would write
+other records at the same offsets: under the same epoch nobody could tell the two apart. So nobody leads a second time
+in one epoch, but asks the controller for the next.
 """
 
 from __future__ import annotations
@@ -16,7 +21,7 @@ from ringlog.errors import NotLeader, PartitionOffline, ReplicaHalted
 from ringlog.model import NO_LEADER
 from ringlog.replication.follower import Follower
 from ringlog.replication.leader import Leader
-from ringlog.replication.view import PartitionView, ReplicaLog
+from ringlog.replication.view import IsrProposal, PartitionView, ReplicaLog
 
 
 class Replica:
@@ -30,6 +35,8 @@ class Replica:
         self.follower: Follower | None = None
         self.halted: ReplicaHalted | None = None
         """Why it takes part in nothing any more, until somebody has looked at it."""
+        self.renewal: IsrProposal | None = None
+        """Where this node is to lead, and may have led in that epoch before: what it asks the controller for."""
         self._high_watermark = 0
 
     @property
@@ -51,11 +58,13 @@ class Replica:
                 self.leader.changed(view, log, now_ms)
             elif self.follower is not None:
                 self.follower.view = view
+            elif self.renewal is not None:
+                self.renewal = self._renewal(view, node_epoch)
             return False
         self._high_watermark = max(self.high_watermark, log.start_offset)
         if previous is not None and view.unclean_epoch > previous.leader_epoch and view.leader != self.node:
             self._high_watermark = log.start_offset
-        self.leader = self.follower = None
+        self.leader = self.follower = self.renewal = None
         if log.last_epoch > view.leader_epoch:
             self.halt(
                 ReplicaHalted(
@@ -65,19 +74,24 @@ class Replica:
             )
         elif self.halted is not None or not {self.node, view.leader} <= set(view.replicas):
             return True
+        elif view.leader == self.node and resumed and previous is None:
+            self.renewal = self._renewal(view, node_epoch)
         elif view.leader == self.node:
-            resumed = resumed and previous is None
-            self.leader = Leader(
-                self.node, node_epoch, view, log, self._high_watermark, now_ms, resumed=resumed
-            )
+            self.leader = Leader(self.node, node_epoch, view, log, self._high_watermark, now_ms)
         else:
             self.follower = Follower(view, self._high_watermark)
         return True
 
+    def _renewal(self, view: PartitionView, node_epoch: int) -> IsrProposal:
+        isr = tuple((node, node_epoch if node == self.node else -1) for node in view.isr)
+        return IsrProposal(
+            view.partition, self.node, view.leader_epoch, view.partition_epoch, isr, renews=True
+        )
+
     def halt(self, why: ReplicaHalted) -> None:
         """Take part in nothing any more."""
         self._high_watermark = self.high_watermark
-        self.halted, self.leader, self.follower = why, None, None
+        self.halted, self.leader, self.follower, self.renewal = why, None, None, None
 
     @property
     def moves_in(self) -> bool:
@@ -102,6 +116,11 @@ class Replica:
         if self.view is not None and self.view.leader == NO_LEADER:
             raise PartitionOffline(
                 f"partition id {self.partition}: its in-sync replicas {list(self.view.isr)} are down. Start one of them"
+            )
+        if self.renewal is not None:
+            raise NotLeader(
+                f"partition id {self.partition}: node {self.node} waits for a new leader epoch. Fetch metadata, then "
+                "retry"
             )
         raise NotLeader(
             f"partition id {self.partition} is not led by node {self.node}. Fetch metadata, then retry"

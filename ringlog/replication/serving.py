@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ringlog.errors import RinglogError
-from ringlog.replication.leader import Serve, Verdict
+from ringlog.replication.leader import Leader, Serve, Verdict
 from ringlog.replication.messages import ReplicaFetch, Want
 from ringlog.replication.replica import Replica
 from ringlog.replication.view import ReplicaLog
@@ -42,13 +42,27 @@ class Plan(NamedTuple):
 class ServeSession:
     """What one lane of one node follows here."""
 
-    __slots__ = ("asker", "deadline_ms", "fetch", "hot", "name", "node_epoch", "sequence", "told", "wants")
+    __slots__ = (
+        "asker",
+        "deadline_ms",
+        "fetch",
+        "hot",
+        "name",
+        "node_epoch",
+        "prefix_of",
+        "sequence",
+        "told",
+        "wants",
+    )
 
     def __init__(self, fetch: ReplicaFetch) -> None:
         self.name = (fetch.node_epoch, fetch.session)
         self.node_epoch = fetch.node_epoch
         self.sequence = -1
         self.wants: dict[int, Want] = {}
+        self.prefix_of: dict[int, Leader] = {}
+        """The leader that has found a position to be a prefix of its log. A leader's log grows at its end alone, so
+        that need not be found out again when there is something to send."""
         self.told: dict[int, tuple[int, int]] = {}
         """Under which leader epoch a follower was last told where a log begins, and where that was."""
         self.hot: dict[int, None] = {}
@@ -96,8 +110,13 @@ class ServingDesk:
         """A node reports what it holds by now, outside of its fetches; the partitions whose watermark moved."""
         moved = []
         for want in wants:
-            before, verdict = self._judge(node, node_epoch, want, now_ms)
-            if isinstance(verdict, Serve) and self._find(want.partition)[0].high_watermark > before:
+            try:
+                leader, log = self._led(want.partition)
+                before = leader.high_watermark
+                leader.fetched(node, node_epoch, want, log, now_ms)
+            except RinglogError:
+                continue  # its next fetch is told why
+            if leader.high_watermark > before:
                 moved.append(want.partition)
         return moved
 
@@ -142,31 +161,32 @@ class ServingDesk:
     def _note(self, key: tuple[int, int], session: ServeSession, wants: list[Want], now_ms: int) -> list[int]:
         moved = []
         for want in wants:
-            session.wants[want.partition] = want
-            self._watchers.setdefault(want.partition, set()).add(key)
-            before, verdict = self._judge(key[0], session.node_epoch, want, now_ms)
-            session.hot.pop(want.partition, None)
-            if isinstance(verdict, Serve):
-                replica, log = self._find(want.partition)
-                if replica.high_watermark > before:
-                    moved.append(want.partition)
-                if log.readable_offset > want.fetch_offset or _must_hear(session, want, log):
-                    session.hot[want.partition] = None
-            else:
-                session.hot[want.partition] = None
+            partition = want.partition
+            session.wants[partition] = want
+            self._watchers.setdefault(partition, set()).add(key)
+            session.hot.pop(partition, None)
+            session.prefix_of.pop(partition, None)
+            try:
+                leader, log = self._led(partition)
+                before = leader.high_watermark
+                verdict = leader.fetched(key[0], session.node_epoch, want, log, now_ms)
+            except RinglogError:
+                session.hot[partition] = None  # the answer says why
+                continue
+            if not isinstance(verdict, Serve):
+                session.hot[partition] = None
+                continue
+            session.prefix_of[partition] = leader
+            if leader.high_watermark > before:
+                moved.append(partition)
+            if log.readable_offset > want.fetch_offset or _must_hear(session, want, log):
+                session.hot[partition] = None
         return moved
 
-    def _judge(
-        self, node: int, node_epoch: int, want: Want, now_ms: int
-    ) -> tuple[int, Verdict | RinglogError]:
-        """The watermark before, and what is to be said."""
-        try:
-            replica, log = self._find(want.partition)
-            leader = replica.must_lead()
-            before = leader.high_watermark
-            return before, leader.fetched(node, node_epoch, want, log, now_ms)
-        except RinglogError as error:
-            return 0, error
+    def _led(self, partition: int) -> tuple[Leader, ReplicaLog]:
+        """A partition that is led here; raises what the follower is to be told."""
+        replica, log = self._find(partition)
+        return replica.must_lead(), log
 
     def _answer(self, session: ServeSession, now_ms: int) -> Plan | None:
         if session.fetch is None or not (session.hot or session.deadline_ms <= now_ms):
@@ -179,19 +199,28 @@ class ServingDesk:
         entries, moved = [], []
         for partition in session.hot:
             want = session.wants[partition]
-            before, verdict = self._judge(fetch.node, fetch.node_epoch, want, now_ms)
-            entries.append(Entry(want, verdict))
-            if isinstance(verdict, Serve):
-                replica, log = self._find(partition)
-                session.told[partition] = want.leader_epoch, log.start_offset
-                if replica.high_watermark > before:
+            verdict: Verdict | RinglogError
+            try:
+                leader, log = self._led(partition)
+                before = leader.high_watermark
+                if session.prefix_of.get(partition) is leader and want.fetch_offset >= log.start_offset:
+                    verdict = Serve(want.fetch_offset)
+                else:
+                    verdict = leader.fetched(fetch.node, fetch.node_epoch, want, log, now_ms)
+                if isinstance(verdict, Serve):
+                    session.told[partition] = want.leader_epoch, log.start_offset
+                if leader.high_watermark > before:
                     moved.append(partition)
+            except RinglogError as error:
+                verdict = error
+            entries.append(Entry(want, verdict))
         session.hot = {}
         return Plan(session.asker, fetch, False, entries, tuple(moved))
 
     def _forget(self, key: tuple[int, int], session: ServeSession, partition: int) -> None:
         session.wants.pop(partition, None)
         session.told.pop(partition, None)
+        session.prefix_of.pop(partition, None)
         session.hot.pop(partition, None)
         watchers = self._watchers.get(partition)
         if watchers is not None:

@@ -54,8 +54,8 @@ class ReplicaLog(Protocol):
 
     @property
     def readable_offset(self) -> int:
-        """Followers may be sent what is below. It must outlive whatever this log can lose without a new leader epoch:
-        the death of a process that is restarted under the same registration."""
+        """Followers may be sent what is below, also what this log may still lose: where it may have, its owner writes
+        nothing before it has a new leader epoch (`Replica.renewal`)."""
 
     @property
     def held_offset(self) -> int:
@@ -78,6 +78,8 @@ class IsrProposal(NamedTuple):
     partition_epoch: int
     isr: tuple[tuple[int, int], ...]
     """(node, broker epoch of the registration under which it fetched): a node that restarted since is refused."""
+    renews: bool = False
+    """It wants a new leader epoch, and the same in-sync replicas."""
 
     @property
     def nodes(self) -> tuple[int, ...]:

@@ -103,7 +103,9 @@ class ShardAgent:
         self._take_requests(now_us)
         core.groups.work(now_ms)
         # What came in is on its way to the device before anything else is looked after.
-        self._store.push(now_ms)
+        events = self._store.push(now_ms)
+        if events:
+            core.progress(events)
         news = self._take_deltas()
         if news or core.is_stirred or not self._is_applied or now_ms >= self._due_ms:
             self._look_around(now_ms)
@@ -126,12 +128,7 @@ class ShardAgent:
         self._is_applied = self._report_applied()
         core.fetches.expire(now_ms)
         self._show(now_ms)
-        dues_ms = (
-            0 if core.hosting.has_to_open else None,
-            core.hosting.next_retry_ms,
-            core.replication.next_due_ms,
-        )
-        self._calm_due_ms = min((due_ms for due_ms in dues_ms if due_ms is not None), default=None)
+        self._calm_due_ms = 0 if core.hosting.has_to_open else core.hosting.next_retry_ms
 
     def _patience_s(self, now_ms: int, room: bool) -> float:
         """How long nothing is due; noted for the passes before then."""
@@ -141,6 +138,7 @@ class ShardAgent:
             soonest_ms = min(soonest_ms, self._shown_ms + SHOW_MS)
         for due_ms in (
             self._calm_due_ms,
+            core.replication.due_ms,
             core.fetches.next_deadline_ms,
             store.flushes.next_due_ms,
             store.upkeep.due_ms,

@@ -21,7 +21,7 @@ from ringlog.errors import (
 )
 from ringlog.limits import BATCH_HEADER_BYTES, REPLICA_LAG_MS_DEFAULT
 from ringlog.log.batch import BatchInfo, batch_infos
-from ringlog.log.events import Event, Fenced, Progress, StartMoved, disk_error
+from ringlog.log.events import Event, Fenced, Progress, StartMoved, Submitted, disk_error
 from ringlog.log.reading import TimedOffset
 from ringlog.log.store import LogStore
 from ringlog.model import Codec, Durability, LogEnds, TopicPartition
@@ -179,8 +179,9 @@ class ShardCore:
                         batches = batch_infos(scan(body, level="headers").table)
                     self._produce(asker, body, batches, flags & _ACKS_MASK, attributes)
                 elif api_key in REPLICA_APIS:
-                    self.is_stirred = True
-                    self.replication.take(asker, flags, body, self._now_ms)
+                    stirs = self.replication.take(asker, flags, body, self._now_ms)
+                    # A deletion waits until other replicas say that their logs begin later.
+                    self.is_stirred = self.is_stirred or stirs or self.deletions.is_waiting
                 else:
                     self._answer(asker, body)
             except RinglogError as error:
@@ -336,7 +337,11 @@ class ShardCore:
         is_followed = False
         for event in events:
             hosted = self.hosting.by_name.get(event.log.name)
-            if hosted is None or hosted.replica is not None or not isinstance(event, Progress):
+            if isinstance(event, Submitted):
+                if hosted is not None and hosted.log is event.log:
+                    self.replication.submitted(hosted, self._now_ms)
+                continue
+            if hosted is None or not isinstance(event, Progress):
                 self.is_stirred = True
             if isinstance(event, Fenced):
                 self.hosting.fenced(event.log, event.error, self._now_ms)
@@ -353,10 +358,10 @@ class ShardCore:
                     self._answer_acks(
                         hosted.leader_acks, hosted, event.offset, event.log.settings.flush.acks_at
                     )
-                    self.replication.progress(hosted, self._now_ms)
+                    self.replication.progress(hosted)
                     is_followed = is_followed or hosted.replica.follower is not None
         if is_followed:
-            self.replication.report()
+            self.replication.ask(self._now_ms)
 
     def _grown(self, hosted: HostedPartition) -> None:
         """Readers may see more of a partition: those who wait for that, and those who sent it, are answered."""

@@ -82,6 +82,11 @@ class DeletionDesk:
         if still:
             self._waiting[hosted.partition] = still
 
+    @property
+    def is_waiting(self) -> bool:
+        """Somebody waits for other replicas, or for a disk."""
+        return bool(self._waiting)
+
     def work(self) -> None:
         """Whenever something may have changed: other replicas may have followed, or are not waited for any more."""
         for partition in list(self._waiting):

@@ -26,6 +26,7 @@ class _Sent(NamedTuple):
     at_ms: int
     number: int
     """Of the request."""
+    change: IsrChange
 
 
 class ProposalDesk:
@@ -34,8 +35,9 @@ class ProposalDesk:
     def __init__(
         self, hosting: Hosting, leading: Mapping[int, HostedPartition], lag_ms_max: int, first_number: int
     ) -> None:
-        """`leading`: the partitions that are led here; `lag_ms_max`: how long a replica may lag and be in sync;
-        `first_number`: above those of all requests of former processes, so that no answer to one is taken for ours."""
+        """`leading`: the partitions that are led here, or are to be; `lag_ms_max`: how long a replica may lag and be in
+        sync; `first_number`: above those of all requests of former processes, so that no answer to one is taken for
+        ours."""
         self._hosting = hosting
         self._lag_ms_max = lag_ms_max
         self._leading = leading
@@ -51,23 +53,31 @@ class ProposalDesk:
     def propose(self, controller: Outlet, now_ms: int) -> None:
         """Ask for the changes that are due."""
         changes = []
-        for partition, hosted in self._leading.items():
-            leader = hosted.replica.leader if hosted.replica is not None else None
-            if leader is None:
-                continue
-            proposal = leader.propose(HostedLog(hosted.log), self._lag_ms_max, now_ms, self._lives)
-            sent = self._sent.get(partition)
-            if proposal is None and (sent is None or now_ms - sent.at_ms >= PROPOSE_AGAIN_MS):
-                proposal = leader.pending
+        for hosted in self._leading.values():
+            proposal = self._due(hosted, now_ms)
             if proposal is not None:
                 changes.append(self._change(proposal))
         for at in range(0, len(changes), FETCH_PARTITIONS_MAX):
             self._ask(controller, changes[at : at + FETCH_PARTITIONS_MAX], now_ms)
 
+    def _due(self, hosted: HostedPartition, now_ms: int) -> IsrProposal | None:
+        """What is new, or was not answered for long."""
+        replica, sent = hosted.replica, self._sent.get(hosted.partition)
+        if replica is None:
+            return None
+        waits = sent is not None and now_ms - sent.at_ms < PROPOSE_AGAIN_MS
+        if replica.renewal is not None:
+            is_sent = sent is not None and sent.change == self._change(replica.renewal)
+            return None if waits and is_sent else replica.renewal
+        if replica.leader is None:
+            return None
+        proposal = replica.leader.propose(HostedLog(hosted.log), self._lag_ms_max, now_ms, self._lives)
+        return replica.leader.pending if proposal is None and not waits else proposal
+
     def _ask(self, controller: Outlet, changes: list[IsrChange], now_ms: int) -> None:
         self._requests += 1
         for change in changes:
-            self._sent[change.partition] = _Sent(now_ms, self._requests)
+            self._sent[change.partition] = _Sent(now_ms, self._requests, change)
         image = self._hosting.image
         epoch = image.brokers[image.node_id].broker_epoch
         body = encode_body(AlterIsrRequest(image.node_id, epoch, changes))
@@ -87,7 +97,9 @@ class ProposalDesk:
         for node, epoch in proposal.isr:
             known = brokers.get(node)
             isr.append((node, known.broker_epoch if epoch < 0 and known is not None else epoch))
-        return IsrChange(proposal.partition, proposal.leader_epoch, proposal.partition_epoch, isr)
+        return IsrChange(
+            proposal.partition, proposal.leader_epoch, proposal.partition_epoch, isr, proposal.renews
+        )
 
     def altered(self, number: int, reply: AlterIsrReply) -> list[HostedPartition]:
         """The controller's answer to a request: what it refused may be proposed anew; what it took shows in the

@@ -71,7 +71,7 @@ class ReplicaAnswers:
             self._failed(answer, want, error)
 
     def _read(self, answer: _Answer, hosted: HostedPartition, want: Want, budget: int) -> None:
-        slices = self._store.read_tail(hosted.name, want.fetch_offset, budget, held=True)
+        slices = self._store.read_tail(hosted.name, want.fetch_offset, budget, ahead=True)
         if slices is not None:
             self._served(answer, hosted, want, slices)
             return
@@ -93,7 +93,7 @@ class ReplicaAnswers:
             self._failed(answer, want, disk_error(hosted.name, "read", error))
             self._read_done(answer)
 
-        self._store.read(hosted.name, want.fetch_offset, budget, done=done, failed=failed, held=True)
+        self._store.read(hosted.name, want.fetch_offset, budget, done=done, failed=failed, ahead=True)
 
     def _served(self, answer: _Answer, hosted: HostedPartition, want: Want, slices: Slices) -> None:
         if slices.nbytes > max(0, answer.bytes_left) and answer.parts:

@@ -28,8 +28,8 @@ class HostedLog:
 
     @property
     def readable_offset(self) -> int:
-        """What is held: a process that dies and comes back under the same leader epoch still has it."""
-        return self._log.held_offset
+        """What is being written, too, so that followers write it at the same time."""
+        return self._log.submitted_offset
 
     @property
     def held_offset(self) -> int:

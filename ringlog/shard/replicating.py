@@ -10,18 +10,15 @@ import logging
 from collections.abc import Callable, Iterable
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ringlog.controller.cluster_settings import move_bytes_per_s
 from ringlog.controller.records import Partition
 from ringlog.errors import CorruptFrame, NotLeader, PartitionBusy, ReplicaHalted, RinglogError
-from ringlog.limits import REPLICA_FETCH_BYTES
+from ringlog.limits import REPLICA_FETCH_BYTES, REPLICA_LULL_MS
 from ringlog.log.replicated import append_as_they_are
 from ringlog.log.store import LogStore
 from ringlog.net.cluster_messages import AlterIsrReply
 from ringlog.net.framing import Flag
-from ringlog.records.scan import check as check_batches
+from ringlog.records.scan import check_rows
 from ringlog.replication.fetcher import Fetcher
 from ringlog.replication.follower import Append, BatchSpan, BeginAt, Truncate
 from ringlog.replication.messages import Part, decode_fetch, decode_fetched, decode_held, encode_ask
@@ -42,6 +39,7 @@ LOOK_MS = 250
 FOLLOW_MEMORY_SHARE = 4
 """An answer to a follower takes no more than one in so many bytes of its shard's memory."""
 
+_ERROR = int(Flag.ERROR)
 _log = logging.getLogger(__name__)
 Lane = tuple[int, int]
 """A node, and a shard of it."""
@@ -85,6 +83,9 @@ class ReplicationDesk:
         self._leading: dict[int, HostedPartition] = {}
         self._proposals = ProposalDesk(hosting, self._leading, lag_ms_max, incarnation << 32)
         self._look_ms = 0
+        self.due_ms: int | None = None
+        """When `work` is to be called at the latest, should nothing happen before. Perhaps sooner than needed: it is
+        reckoned anew there, and only brought forward by what comes in between."""
         self._node_epoch = -1
         """Of this node's registration, as the fetchers know it."""
         self.peers: Outlet | None = None
@@ -142,6 +143,9 @@ class ReplicationDesk:
         if changed:
             self._unfollow(hosted.partition)
             self._leading.pop(hosted.partition, None)
+            if replica.renewal is not None:
+                self._leading[hosted.partition] = hosted
+                self._look_ms = 0  # nobody can write before the controller has answered
             if replica.leader is not None:
                 self._leading[hosted.partition] = hosted
                 self._led_epochs[hosted.partition] = record.leader_epoch
@@ -203,21 +207,28 @@ class ReplicationDesk:
 
     # -- what other nodes send --------------------------------------------------------------------------------------
 
-    def take(self, asker: Asker, flags: int, body: memoryview, now_ms: int) -> None:
-        """A frame of another node: a fetch, a report, or an answer to a fetch of ours."""
+    def take(self, asker: Asker, flags: int, body: memoryview, now_ms: int) -> bool:
+        """A frame of another node: a fetch, a report, or an answer to a fetch of ours. Whether there is more to do than
+        to wait for a disk, or for the next frame."""
         node, _ = place_of(asker.session)
         if asker.api_key == NodeApi.REPLICA_HELD:
             held = decode_held(body)
             _require_node(held.node, node)
             self._moved(self._desk.held(held.node, held.node_epoch, held.wants, now_ms))
         elif flags:
-            self._take_answer((node, asker.correlation), flags, body, now_ms)
+            return self._take_answer((node, asker.correlation), flags, body, now_ms)
         else:
             fetch = decode_fetch(body)
             _require_node(fetch.node, node)
             plans, moved = self._desk.fetch(asker, fetch, now_ms)
             self._send_plans(plans, now_ms)
             self._moved(moved)
+            self._hasten(now_ms + fetch.wait_ms)
+        return False
+
+    def _hasten(self, due_ms: int) -> None:
+        if self.due_ms is None or due_ms < self.due_ms:
+            self.due_ms = due_ms
 
     def _send_plans(self, plans: list[Plan], now_ms: int) -> None:
         for plan in plans:
@@ -241,13 +252,17 @@ class ReplicationDesk:
             log.committed_offset = replica.high_watermark
             self._committed(hosted)
 
-    def progress(self, hosted: HostedPartition, now_ms: int) -> None:
+    def submitted(self, hosted: HostedPartition, now_ms: int) -> None:
+        """More of a log is being written: followers that wait for it are sent it, and write it at the same time."""
+        if hosted.replica is not None and hosted.replica.leader is not None:
+            self._send_plans(self._desk.grown(hosted.partition, now_ms), now_ms)
+
+    def progress(self, hosted: HostedPartition) -> None:
         """More of a log is held."""
         replica = hosted.replica
         if replica is None:
             return
         if replica.leader is not None:
-            self._send_plans(self._desk.grown(hosted.partition, now_ms), now_ms)
             if replica.leader.advance(HostedLog(hosted.log)):
                 self._advanced(hosted)
         elif replica.follower is not None:
@@ -273,13 +288,13 @@ class ReplicationDesk:
 
     # -- answers to our fetches ---------------------------------------------------------------------------------------
 
-    def _take_answer(self, lane: Lane, flags: int, body: memoryview, now_ms: int) -> None:
+    def _take_answer(self, lane: Lane, flags: int, body: memoryview, now_ms: int) -> bool:
         fetcher = self._fetchers.get(lane)
         if fetcher is None:
-            return
-        if flags & Flag.ERROR:
+            return False
+        if flags & _ERROR:
             fetcher.failed(now_ms)
-            return
+            return True
         head, at = decode_fetched(body)
         parts = fetcher.take(head, now_ms)
         for part in parts or ():
@@ -306,6 +321,10 @@ class ReplicationDesk:
             else:
                 if self._told:
                     self._told.pop(part.partition, None)
+        if fetcher.waits_for_flush(now_ms):
+            self._hasten(now_ms + REPLICA_LULL_MS)
+            return False
+        return True
 
     def _take_part(self, hosted: HostedPartition, part: Part, data: memoryview, now_ms: int) -> None:
         replica = hosted.replica
@@ -313,8 +332,8 @@ class ReplicationDesk:
         if replica is None or follower is None:
             return
         # What comes from another node is not trusted: lengths, CRCs and structure, as of a client's batch.
-        table = check_batches(data) if data.nbytes else None
-        spans = _spans(table) if table is not None else []
+        rows = check_rows(data) if data.nbytes else []
+        spans = [BatchSpan(row.base_offset, row.last_offset, row.leader_epoch) for row in rows]
         log = HostedLog(hosted.log)
         action = follower.take(part, spans, log)
         if isinstance(action, Truncate):
@@ -328,11 +347,10 @@ class ReplicationDesk:
             )
             self._begin_at(hosted, action.offset, now_ms)
         elif isinstance(action, Append):
-            assert table is not None
             if spans[0].base_offset < log.end_offset:
                 # The leader's log begins within this batch; batches are kept whole.
                 log = self._begin_at(hosted, spans[0].base_offset, now_ms)
-            append_as_they_are(self._store, hosted.name, data, table, now_ms=now_ms)
+            append_as_they_are(self._store, hosted.name, data, rows, now_ms=now_ms)
             follower.appended(part, log)
         self._advanced(hosted)
         self._follow_start(hosted)
@@ -363,16 +381,20 @@ class ReplicationDesk:
     def work(self, now_ms: int) -> None:
         """Whenever something may have changed, or is due: ask, report, answer those whose time is up, propose."""
         if self._is_idle:
+            self.due_ms = None
             return
         if self._fetchers:
-            self._ask(now_ms)
+            self.ask(now_ms)
         self._send_plans(self._desk.expire(now_ms), now_ms)
         if self._leading and now_ms >= self._look_ms:
             self._look_ms = now_ms + LOOK_MS
             if self.controller is not None:
                 self._proposals.propose(self.controller, now_ms)
+        self.due_ms = self._next_due_ms()
 
-    def _ask(self, now_ms: int) -> None:
+    def ask(self, now_ms: int) -> None:
+        """Ask leaders for more, and tell them what is held here by now: acknowledgements wait for that, and for nothing
+        else of a pass."""
         if self.peers is None:
             return
         # Of all memory, not of what is free: the recent tail fills it, and makes way. Where nothing can, the append
@@ -382,18 +404,9 @@ class ReplicationDesk:
             fetch = fetcher.next_fetch(now_ms, credit)
             if fetch is not None:
                 self._send(self.peers, NodeApi.REPLICA_FETCH, lane, encode_ask(fetch))
-            self._report(self.peers, lane, fetcher)
-
-    def report(self) -> None:
-        """Tell leaders what is held here by now: acknowledgements wait for it, and for nothing else of a pass."""
-        if self.peers is not None:
-            for lane, fetcher in self._fetchers.items():
-                self._report(self.peers, lane, fetcher)
-
-    def _report(self, peers: Outlet, lane: Lane, fetcher: Fetcher) -> None:
-        report = fetcher.report()
-        if report is not None:
-            self._send(peers, NodeApi.REPLICA_HELD, lane, encode_ask(report))
+            report = fetcher.report()
+            if report is not None:
+                self._send(self.peers, NodeApi.REPLICA_HELD, lane, encode_ask(report))
 
     def _send(self, peers: Outlet, api: NodeApi, lane: Lane, body: bytes) -> None:
         node, shard = lane
@@ -416,10 +429,7 @@ class ReplicationDesk:
         """No replicated partition is here: a node by itself pays nothing for those that might be."""
         return not self._fetchers and not self._leading and self._desk.is_idle
 
-    @property
-    def next_due_ms(self) -> int | None:
-        if self._is_idle:
-            return None
+    def _next_due_ms(self) -> int | None:
         due = [at for at in (self._desk.next_deadline_ms,) if at is not None]
         if self.peers is not None:
             due += [at for at in (fetcher.due_ms() for fetcher in self._fetchers.values()) if at is not None]
@@ -433,6 +443,7 @@ class ReplicationDesk:
         self.peers = outlet
         for fetcher in self._fetchers.values():
             fetcher.failed(now_ms)
+        self._hasten(now_ms)
 
     def forget(self, outlet: object) -> None:
         """The process that speaks with other nodes died: what was asked through it is not answered any more."""
@@ -445,7 +456,3 @@ def _require_node(named: int, caller: int) -> None:
     """What a node says in the name of another one is not heard."""
     if named != caller:
         raise CorruptFrame("node", 0, f"node {caller} speaks for node {named}")
-
-
-def _spans(table: NDArray[np.void]) -> list[BatchSpan]:
-    return [BatchSpan(*row) for row in table[["base_offset", "last_offset", "leader_epoch"]].tolist()]

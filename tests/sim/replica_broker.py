@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any, NamedTuple
 
 from ringlog.errors import OutOfOrderSequence, ReplicaHalted, RinglogError
@@ -202,11 +203,21 @@ class SimBroker:
         leaders = [hosted.replica.leader for hosted in self.hosted.values()]
         return any(leader is not None and leader.pending is not None for leader in leaders)
 
-    def reopen(self) -> None:
+    @property
+    def leads_ahead(self) -> bool:
+        """Whether followers may have been sent what is not flushed here."""
+        return any(
+            hosted.replica.leader is not None and hosted.log.flushed_offset < hosted.log.end_offset
+            for hosted in self.hosted.values()
+        )
+
+    def reopen(self, kept: Random) -> None:
         """What a shard's process does that died and was started again: the node is still registered, and leads what it
-        led; what the replicas knew is gone. The log is there: it was written."""
+        led; what the replicas knew is gone, and of what was not flushed some is."""
         for partition, hosted in self.hosted.items():
-            view = hosted.replica.view
+            view, log = hosted.replica.view, hosted.log
+            log.truncate(kept.randint(log.flushed_offset, log.end_offset))
+            self._flush(hosted)
             hosted.replica = Replica(self.node, partition)
             hosted.proposed_ms = 0.0
             self._watcher.reopened(self.node, partition)
@@ -401,11 +412,11 @@ class SimBroker:
         self._ask()
         for hosted in self._to_look_after():
             leader = hosted.replica.leader
-            if leader is None:
-                continue
-            proposal: IsrProposal | None = leader.propose(hosted.log, self.lag_ms_max, now_ms)
+            proposal: IsrProposal | None = None
+            if leader is not None:
+                proposal = leader.propose(hosted.log, self.lag_ms_max, now_ms)
             if proposal is None and now_ms - hosted.proposed_ms >= PROPOSE_AGAIN_MS:
-                proposal = leader.pending
+                proposal = leader.pending if leader is not None else hosted.replica.renewal
             if proposal is not None:
                 hosted.proposed_ms = now_ms
                 self.machine.send(CONTROLLER, proposal)

@@ -203,13 +203,15 @@ class SimController:
         if not fits and self.compares:
             self._machine.send(proposal.leader, ProposalRefused(proposal))
             return
+        if proposal.renews:
+            self._change(view._replace(leader_epoch=view.leader_epoch + 1))
+            return
         self.lost -= {(view.partition, node) for node, _ in joining}
-        self._change(view._replace(isr=proposal.nodes), always=True)
+        self._change(view._replace(isr=proposal.nodes))
         self.taken(self.views[view.partition])
 
-    def _change(self, view: PartitionView, *, always: bool = False) -> None:
-        """`always`: a leader may ask for no more than another partition epoch."""
-        if always or view != self.views[view.partition]:
+    def _change(self, view: PartitionView) -> None:
+        if view != self.views[view.partition]:
             self.views[view.partition] = view._replace(partition_epoch=view.partition_epoch + 1)
             self._changes.append(view.partition)
             (self._leaderless.add if view.leader == NO_LEADER else self._leaderless.discard)(view.partition)

@@ -94,7 +94,7 @@ class SimLog:
 
     @property
     def readable_offset(self) -> int:
-        return self._end  # also what is not written yet: a restart always brings a new leader epoch here
+        return self._end  # also what is not written yet: whoever may have lost it leads in another epoch
 
     @property
     def held_offset(self) -> int:

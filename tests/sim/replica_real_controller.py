@@ -128,7 +128,9 @@ class RealController(SimController):
     def _propose(self, proposal: IsrProposal) -> None:
         brokers = self.image.brokers
         isr = [(node, brokers[node].broker_epoch if epoch < 0 else epoch) for node, epoch in proposal.isr]
-        change = IsrChange(proposal.partition, proposal.leader_epoch, proposal.partition_epoch, isr)
+        change = IsrChange(
+            proposal.partition, proposal.leader_epoch, proposal.partition_epoch, isr, proposal.renews
+        )
         leader_epoch = dict(proposal.isr)[proposal.leader]
         try:
             outcome = alter_isr(self.image, AlterIsrRequest(proposal.leader, leader_epoch, [change]))

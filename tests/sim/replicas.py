@@ -58,15 +58,17 @@ class ReplicaStorm(Storm):
 
     def _reopen(self, machine: Machine, lasts_ms: float) -> None:
         """The process that has the replicas dies and is back at once; the node does not notice. When it hurts most:
-        with a proposal on its way, if there is one within this time."""
+        with a proposal on its way, or with records that are not flushed, if there are any within this time."""
         until_ms = self._scheduler.now_ms + lasts_ms
+        with_proposal = self._scheduler.random.random() < 0.5
 
         def look() -> None:
             if self._over or not machine.up or machine.paused or machine.process.node_epoch < 0:
                 return
-            if machine.process.proposes or self._scheduler.now_ms >= until_ms:
+            hurts = machine.process.proposes if with_proposal else machine.process.leads_ahead
+            if hurts or self._scheduler.now_ms >= until_ms:
                 self._note(f"replicas of {machine.node_id} are opened anew")
-                machine.process.reopen()
+                machine.process.reopen(self._scheduler.random)
             else:
                 self._scheduler.after(1.0, look)
 

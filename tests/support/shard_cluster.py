@@ -145,7 +145,7 @@ class ShardCluster:
                 if error:
                     self.refuse(node, frame.correlation, error)
                 elif change.partition_epoch == self.record.partition_epoch:
-                    self.tell(isr=isr)
+                    self.tell(isr=isr, leader_epoch=self.record.leader_epoch + change.renews)
         return wishes
 
     def refuse(self, node: int, number: int, error: int) -> None:
@@ -212,11 +212,11 @@ class ShardCluster:
         found: list[bytes] = []
         offset = log.log_start_offset
         while offset < log.held_offset:
-            slices = self.worlds[node].store.read_tail(log.name, offset, 1 << 20, held=True)
+            slices = self.worlds[node].store.read_tail(log.name, offset, 1 << 20, ahead=True)
             if slices is None:
                 done: list = []
                 self.worlds[node].store.read(
-                    log.name, offset, 1 << 20, done=done.append, failed=done.append, held=True
+                    log.name, offset, 1 << 20, done=done.append, failed=done.append, ahead=True
                 )
                 self.worlds[node].settle()
                 slices = done[0]

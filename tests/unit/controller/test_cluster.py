@@ -285,6 +285,22 @@ def test_a_change_that_does_not_fit_changes_nothing(wrong: dict[str, Any]):
     assert image.partitions[mine.partition] == mine
 
 
+def test_a_leader_that_may_have_lost_what_it_sent_leads_in_a_new_epoch():
+    image = cluster()
+    mine = led_by(image, 2)
+    change = IsrChange(
+        mine.partition, mine.leader_epoch, mine.partition_epoch, members(image, 2), renews=True
+    )
+    state = alter(image, 2, change).partitions[0]
+    after = image.partitions[mine.partition]
+    assert (state.error, after.leader, after.isr) == (0, 2, mine.isr), (
+        "who is in sync stays so, whatever it names"
+    )
+    assert (after.leader_epoch, after.partition_epoch) == (mine.leader_epoch + 1, mine.partition_epoch + 1)
+    assert alter(image, 2, change).partitions[0].error != 0, "a copy of it"
+    assert image.partitions[mine.partition] == after
+
+
 def test_a_replica_that_restarted_since_it_fetched_does_not_come_into_sync():
     image = cluster()
     mine = led_by(image, 2)

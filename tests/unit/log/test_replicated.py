@@ -7,15 +7,16 @@ import random
 import msgspec
 import pytest
 
-from ringlog.errors import InvariantBroken, PartitionBusy, PartitionFenced
+from ringlog.errors import InvariantBroken, OffsetOutOfRange, PartitionBusy, PartitionFenced
 from ringlog.limits import MIB
+from ringlog.log.events import Submitted
 from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.replicated import append_as_they_are
 from ringlog.log.settings import FlushPolicy, LogSettings
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
 from ringlog.records.decode import decode
-from ringlog.records.scan import check, stamp
+from ringlog.records.scan import check_rows, stamp
 from tests.support.fake_disk import FakeDisk
 from tests.support.logs import aligned_memory, batch_of
 
@@ -45,7 +46,7 @@ def stamped(*batches: tuple[int, int, bytes], producer=None) -> bytearray:
 
 
 def append(store: LogStore, data: bytearray) -> None:
-    append_as_they_are(store, NAME, memoryview(data), check(data, dense=False), now_ms=0)
+    append_as_they_are(store, NAME, memoryview(data), check_rows(data), now_ms=0)
 
 
 def test_not_a_byte_is_changed():
@@ -220,11 +221,38 @@ def test_readers_see_no_more_than_is_committed_and_followers_all_that_is_held():
     log.committed_offset = 2
     assert (log.readable_offset, log.held_offset) == (2, 3)
     assert store.read_now(NAME, 0, MIB).next_offset == 2, "a batch of an extent, not all of it"
-    assert store.read_tail(NAME, 0, MIB, held=True).next_offset == 3
+    assert store.read_tail(NAME, 0, MIB, ahead=True).next_offset == 3
     assert store.read_now(NAME, 2, MIB).nbytes == 0
     store._tail.evict_oldest()
     assert store.read_now(NAME, 0, MIB).next_offset == 2
     assert store.read_now(NAME, 2, MIB).nbytes == 0
+
+
+def test_followers_are_sent_what_is_being_written_and_readers_are_not():
+    disk = new_disk()
+    store, log = opened(disk)
+    log.committed_offset = 0
+    append(store, stamped((0, 1, b"a"), (1, 1, b"b")))
+    store.drain(now_ms=0)
+    disk.hold_all("write")
+    append(store, stamped((2, 1, b"c")))
+    assert store.push(0) == [Submitted(log)]
+    append(store, stamped((3, 1, b"d")))  # waits for the write before it
+    assert (log.held_offset, log.submitted_offset, log.next_offset) == (2, 3, 4)
+    for offset in (0, 2):
+        with store.read_tail(NAME, offset, MIB, ahead=True) as slices:
+            assert slices.next_offset == 3
+            assert [record.value for record in decode(slices.tobytes())][-1] == b"c"
+    log.committed_offset = 2
+    assert store.read_tail(NAME, 0, MIB).next_offset == 2
+    with pytest.raises(OffsetOutOfRange):
+        store.read_tail(NAME, 3, MIB)
+    store._tail.evict_oldest()
+    assert store.read_tail(NAME, 0, MIB, ahead=True) is None, "the older part is on disk alone"
+    assert store.read_tail(NAME, 2, MIB, ahead=True).next_offset == 3
+    disk.release_all()
+    store.drain(now_ms=0)
+    assert log.held_offset == log.submitted_offset == 4
 
 
 def test_retention_leaves_alone_what_is_not_committed():

@@ -6,7 +6,7 @@ import pytest
 
 from ringlog.errors import NotEnoughReplicas, NotLeader, PartitionOffline, ReplicaHalted
 from ringlog.model import NO_LEADER
-from ringlog.replication.view import PartitionView
+from ringlog.replication.view import IsrProposal, PartitionView
 from tests.support.replica_world import PARTITION, MemoryLog, Node, fetch, spans
 
 VIEW = PartitionView(PARTITION, 1, 5, 10, (1, 2, 3), (1, 2, 3))
@@ -129,3 +129,24 @@ def test_what_was_committed_before_an_unclean_election_is_void_in_a_follower_alo
     three.replica.follower.high_watermark = 10
     three.follow(unclean._replace(leader_epoch=9, partition_epoch=13))
     assert three.replica.high_watermark == 10, "of an election that was known before"
+
+
+def test_nobody_leads_a_second_time_in_one_epoch():
+    one = Node(1)
+    assert one.replica.follow(VIEW, one.log, one.node_epoch, 0, resumed=True)
+    assert one.replica.leader is None
+    assert one.replica.renewal == IsrProposal(
+        PARTITION, 1, 5, 10, ((1, one.node_epoch), (2, -1), (3, -1)), renews=True
+    )
+    with pytest.raises(NotLeader, match="new leader epoch"):
+        one.replica.must_lead()
+    one.follow(VIEW._replace(isr=(1, 2), partition_epoch=11))
+    assert one.replica.leader is None and one.replica.renewal.partition_epoch == 11
+    assert one.follow(VIEW._replace(leader_epoch=6, partition_epoch=12))
+    assert one.replica.leader is not None and one.replica.renewal is None
+
+
+def test_who_resumes_and_is_not_to_lead_follows():
+    two = Node(2)
+    two.replica.follow(VIEW, two.log, two.node_epoch, 0, resumed=True)
+    assert two.replica.follower is not None and two.replica.renewal is None

@@ -74,12 +74,12 @@ def test_what_a_deposed_leader_still_reads_for_a_follower_is_not_sent(monkeypatc
     cluster.cut.add(2)
     store, under_way = cluster.worlds[1].store, []
 
-    def read(name, offset, bytes_max, *, done, failed, held):
-        under_way.append((done, hot(name, offset, bytes_max, held=held)))
+    def read(name, offset, bytes_max, *, done, failed, ahead):
+        under_way.append((done, hot(name, offset, bytes_max, ahead=ahead)))
 
     hot = store.read_tail
     monkeypatch.setattr(store, "read", read)
-    monkeypatch.setattr(store, "read_tail", lambda *_, held: None)  # as if it were old
+    monkeypatch.setattr(store, "read_tail", lambda *_, ahead: None)  # as if it were old
     cluster.worlds[1].produce(b"alone")
     cluster.run()
     assert under_way and cluster.values(3) == [b"a"]
@@ -90,15 +90,17 @@ def test_what_a_deposed_leader_still_reads_for_a_follower_is_not_sent(monkeypatc
     cluster.tell(1, 2, isr=(2,))  # and node 3 has heard of nothing yet
     cluster.worlds[2].produce(b"b")
     cluster.run(40, after_ms=20)
-    assert cluster.values(1) == cluster.values(2) == [b"a", b"b"]
-    assert cluster.worlds[1].log(PARTITION).readable_offset == 2
+    cluster.worlds[2].produce(b"c")  # with which a follower hears that the one before is committed
+    cluster.run(40, after_ms=20)
+    assert cluster.values(1) == cluster.values(2) == [b"a", b"b", b"c"]
+    assert cluster.worlds[1].log(PARTITION).readable_offset >= 2
     cluster.cut.clear()
     for done, slices in under_way:
         done(slices)
     cluster.hear(3)
     cluster.run(40, after_ms=20)
     assert cluster.worlds[3].core.hosting.hosted[PARTITION].replica.halted is None
-    assert cluster.values(3) == [b"a", b"b"]
+    assert cluster.values(3) == [b"a", b"b", b"c"]
 
 
 def test_a_partition_that_cannot_follow_says_why_once(monkeypatch, caplog):
@@ -108,7 +110,7 @@ def test_a_partition_that_cannot_follow_says_why_once(monkeypatch, caplog):
         def corrupt(*_: object) -> None:
             raise CorruptBatch("crc", 0, "for the test")
 
-        patch.setattr("ringlog.shard.replicating.check_batches", corrupt)
+        patch.setattr("ringlog.shard.replicating.check_rows", corrupt)
         cluster.worlds[1].produce(b"a")
         cluster.run(40, after_ms=50)
     said = [record.message for record in caplog.records if "cannot follow" in record.message]

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import random
+
+import pytest
+
 from ringlog.controller.records import Partition, Topic
 from ringlog.net.cluster_messages import AlterIsrRequest
+from ringlog.net.framing import Acks
 from ringlog.net.messages import decode_body
 from ringlog.net.wire_errors import NUMBERS
 from ringlog.replication.leader import Leader
 from ringlog.shard.proposing import PROPOSE_AGAIN_MS
+from ringlog.shard.replicating import LOOK_MS
 from tests.support.shard_cluster import PARTITION, ShardCluster
 
 STALE, BUSY = NUMBERS["STALE_METADATA"], NUMBERS["PARTITION_BUSY"]
@@ -69,46 +75,52 @@ def led(cluster: ShardCluster) -> Leader:
     return leader
 
 
-def write_without_node_3(cluster: ShardCluster) -> None:
-    cluster.cut.add(3)
-    cluster.worlds[1].produce(b"b")
-    cluster.run(30, after_ms=10)
-
-
 def proposed(cluster: ShardCluster) -> list[list[int]]:
     frames = cluster.controllers[1].take()
     changes = [decode_body(frame.body, AlterIsrRequest).changes[0] for frame in frames]
     return [[member for member, _ in change.isr] for change in changes]
 
 
-def test_a_shard_that_restarts_commits_nothing_that_a_proposal_of_its_former_process_could_take_back():
+def renewals(cluster: ShardCluster) -> list[tuple[int, int, bool]]:
+    """Leader epoch and partition epoch of what node 1 has asked for, and whether it was a new epoch."""
+    frames = cluster.controllers[1].take()
+    changes = [decode_body(frame.body, AlterIsrRequest).changes[0] for frame in frames]
+    return [(change.leader_epoch, change.partition_epoch, change.renews) for change in changes]
+
+
+def refused(cluster: ShardCluster, value: bytes, acks: Acks = Acks.ALL) -> bool:
+    """Whether node 1 does not take a record."""
+    cluster.worlds[1].net.take()
+    cluster.worlds[1].produce(value, acks=acks)
+    replies = cluster.worlds[1].net.take()
+    return [reply.error.code for reply in replies if reply.error] == ["NOT_LEADER"]
+
+
+@pytest.mark.parametrize("acks", [Acks.ALL, Acks.LEADER])
+def test_a_shard_that_restarts_takes_nothing_before_it_has_a_new_epoch(acks):
     cluster, _ = proposing()
     sent(cluster)  # it is on its way: the controller may take it at any time
     cluster.restart_shard(1)
-    write_without_node_3(cluster)
-    assert led(cluster).high_watermark <= 1, (
-        "node 3 may be in sync any moment, and does not hold the second record"
+    assert refused(cluster, b"b", acks)
+    cluster.run(1)
+    epochs = cluster.record.leader_epoch, cluster.record.partition_epoch
+    assert renewals(cluster) == [(*epochs, True)]
+    cluster.tell(isr=(1, 2, 3))  # the controller has taken what the former process proposed
+    assert refused(cluster, b"b", acks)
+    cluster.run(LOOK_MS // 10, after_ms=10)
+    assert renewals(cluster) == [(epochs[0], epochs[1] + 1, True)], (
+        "against the partition as it is now, and at once"
     )
-    cluster.tell(isr=(1, 2, 3))  # the controller has taken it now
-    cluster.run(10, after_ms=50)
-    assert led(cluster).high_watermark <= 1
-    cluster.cut.clear()
-    cluster.run(40, after_ms=100)
-    assert led(cluster).high_watermark == 2
-
-
-def test_a_shard_that_restarts_asks_for_an_epoch_that_ends_all_former_proposals_and_then_goes_on():
-    cluster, _ = proposing()
-    sent(cluster)
-    cluster.restart_shard(1)
-    write_without_node_3(cluster)
-    assert proposed(cluster)[0] == [1, 2], "those who are in sync: it is the epoch that matters"
-    cluster.tell()  # the controller has raised the partition epoch: what was proposed before is over
+    cluster.run(PROPOSE_AGAIN_MS // 50, after_ms=50)
+    assert renewals(cluster) == [(epochs[0], epochs[1] + 1, True)], "it was not answered"
+    cluster.elect(1)
     cluster.run(10, after_ms=10)
-    assert led(cluster).high_watermark == 2
+    cluster.worlds[1].produce(b"b", acks=acks)
+    cluster.run(30, after_ms=10)
+    assert led(cluster).high_watermark == 2 and renewals(cluster) == []
 
 
-def test_a_partition_that_was_opened_anew_counts_on_what_it_proposed_before():
+def test_a_partition_that_was_opened_anew_has_to_have_a_new_epoch_too():
     cluster, _ = proposing()
     sent(cluster)
     world, faults = cluster.worlds[1], cluster.disks[1].faults
@@ -120,11 +132,30 @@ def test_a_partition_that_was_opened_anew_counts_on_what_it_proposed_before():
     faults._by_kind.clear()
     world.at(1_000)
     world.core.hosting.work(world.now_ms)
-    cluster.run(10, after_ms=10)
-    before = led(cluster).high_watermark
-    write_without_node_3(cluster)
-    assert led(cluster).high_watermark == before
-    assert proposed(cluster)[0] == [1, 2]
+    assert refused(cluster, b"b")
+    cluster.run(1)
+    assert renewals(cluster) == [(cluster.record.leader_epoch, cluster.record.partition_epoch, True)]
+
+
+def test_what_a_leader_has_sent_and_lost_is_cut_by_those_who_have_it():
+    cluster = ShardCluster()
+    cluster.worlds[1].produce(b"a")
+    cluster.run()
+    cluster.disks[1].hold_all("write")
+    cluster.worlds[1].produce(b"lost")
+    cluster.run()
+    assert cluster.values(2) == cluster.values(3) == [b"a", b"lost"]
+    cluster.disks[1] = cluster.disks[1].crash(
+        random.Random(1), survival=0.0
+    )  # of its process, not of its node
+    cluster.restart_shard(1)
+    assert cluster.values(1) == [b"a"]
+    cluster.run(1)
+    assert cluster.answer_proposals() == [(1, 2, 3)]
+    cluster.worlds[1].produce(b"other")
+    cluster.run(40, after_ms=20)
+    assert cluster.values(1) == cluster.values(2) == cluster.values(3) == [b"a", b"other"]
+    assert led(cluster).high_watermark == 2
 
 
 def test_a_shard_that_is_the_first_of_its_node_or_is_elected_has_nothing_to_wait_for():
@@ -140,7 +171,7 @@ def test_an_answer_to_a_former_process_is_not_taken_for_one_to_this():
     (first,) = sent(cluster)
     cluster.restart_shard(1)
     cluster.run(1)
-    cluster.tell()
+    cluster.elect(1)
     cluster.run(30, after_ms=10)
     mine = cluster.controllers[1].take()[-1].correlation
     leader = led(cluster)

@@ -31,7 +31,7 @@ def test_followers_have_the_same_bytes():
     cluster.run()
     name = cluster.worlds[1].name()
     one, two, three = (
-        cluster.worlds[n].store.read_tail(name, 0, 9999, held=True).tobytes() for n in (1, 2, 3)
+        cluster.worlds[n].store.read_tail(name, 0, 9999, ahead=True).tobytes() for n in (1, 2, 3)
     )
     assert one == two == three != b""
 
@@ -165,6 +165,26 @@ def test_a_shard_rests_while_no_process_speaks_with_other_nodes():
     cluster.elect(3, 2)  # a new leader is asked at once, as soon as somebody carries that
     now_ms = cluster.worlds[2].now_ms
     replication.work(now_ms)
-    assert replication.next_due_ms is None
+    assert replication.due_ms is None
     replication.connect(cluster.peers[2], now_ms)
-    assert replication.next_due_ms is not None
+    assert replication.due_ms is not None
+
+
+def test_followers_write_while_the_leader_writes_and_nothing_is_acknowledged_before_both_have_flushed():
+    cluster = ShardCluster()
+    cluster.worlds[1].produce(b"a")
+    cluster.run()
+    cluster.worlds[1].net.take()
+    cluster.disks[1].hold_all("write")
+    cluster.worlds[1].produce(b"b")
+    cluster.run()
+    assert cluster.values(2) == cluster.values(3) == [b"a", b"b"]
+    assert cluster.worlds[2].log(PARTITION).flushed_offset == 2
+    leads = cluster.worlds[1]
+    assert leads.net.take() == [] and leads.log(PARTITION).readable_offset == 1
+    assert leads.store.read_tail(leads.log(PARTITION).name, 0, 9999).next_offset == 1, (
+        "readers see none of it"
+    )
+    cluster.disks[1].release_all()
+    cluster.run()
+    assert [reply.produced.base_offset for reply in leads.net.take()] == [1]
