@@ -72,6 +72,11 @@ def disk_error(name: TopicPartition, what: str, cause: int | Exception) -> Ringl
     return PartitionFenced(f"{name}: {what} failed ({detail}). Reopen the partition from disk")
 
 
+def not_open(name: TopicPartition) -> PartitionFenced:
+    """What is said of a log that nobody has opened."""
+    return PartitionFenced(f"{name}: it is not open. Open it, then retry")
+
+
 def not_taken(name: TopicPartition, status: str, why: RinglogError | None) -> RinglogError:
     """The error for an append to a log that is closed: a full disk keeps its name, since clients wait for room."""
     kind = DiskFull if isinstance(why, DiskFull) else PartitionFenced

@@ -14,7 +14,7 @@ import msgspec
 
 from ringlog.disk.api import Disk, WatchingDisk
 from ringlog.disk.memory import aligned
-from ringlog.errors import OffsetOutOfRange, PartitionFenced, RinglogError, check
+from ringlog.errors import OffsetOutOfRange, RinglogError, check
 from ringlog.limits import COMPACTION_BYTES_PER_S, INDEX_BYTES_PER_SHARD, TAIL_BYTES_PER_SHARD
 from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
@@ -23,7 +23,7 @@ from ringlog.log.checkpoints import Checkpoints
 from ringlog.log.claims import Claims, Lock
 from ringlog.log.context import ShardContext
 from ringlog.log.disk_space import DiskSpace
-from ringlog.log.events import Appended, Event, disk_error
+from ringlog.log.events import Appended, Event, disk_error, not_open
 from ringlog.log.flush_schedule import FlushSchedule
 from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.index_cache import IndexCache
@@ -174,7 +174,7 @@ class LogStore:
         Waits for all that the shard has under way; what happened meanwhile is among the events of the next run()."""
         log = self.logs.get(name)
         if log is None:
-            raise _not_open(name)
+            raise not_open(name)
         self.upkeep.cancel(log)
         while not self._readers[name].quiet or self.upkeep.is_busy_with(log):
             self._dispatcher.deliver(None)
@@ -341,7 +341,7 @@ class LogStore:
         self.space.admit(name, nbytes)
         log = self.logs.get(name)
         if log is None:
-            raise _not_open(name)
+            raise not_open(name)
         return log
 
     def note_appended(self, log: PartitionLog, nbytes: int, now_ms: int) -> None:
@@ -376,8 +376,7 @@ class LogStore:
         return self._take_events()
 
     def _take_events(self) -> list[Event]:
-        events = self._events[:]
-        self._events.clear()
+        events, self._events[:] = self._events[:], []
         return events
 
     def watch(self, fd: int, then: Callable[[int], None]) -> None:
@@ -448,14 +447,13 @@ class LogStore:
     def read_tail(
         self, name: TopicPartition, offset: int, bytes_max: int, *, ahead: bool = False
     ) -> Slices | None:
-        """Batches from memory, at once; None when they must be read from disk. `ahead`: for a follower, also what is
-        not committed, and what is still being written."""
+        """Batches from memory, at once; None when they must be read from disk. `ahead` as of `Reader.read_tail`."""
         return self._reader(name).read_tail(offset, bytes_max, ahead=ahead)
 
     def _reader(self, name: TopicPartition) -> Reader:
         reader = self._readers.get(name)
         if reader is None:
-            raise _not_open(name)
+            raise not_open(name)
         return reader
 
     def read(
@@ -470,7 +468,7 @@ class LogStore:
     ) -> None:
         """Read from memory or disk in the background of run(); exactly one of the two is called, perhaps at once."""
         if name not in self._readers:
-            failed(_not_open(name))
+            failed(not_open(name))
         else:
             self._dispatcher.spawn(self._readers[name].read(offset, bytes_max, ahead=ahead), done, failed)
 
@@ -488,7 +486,7 @@ class LogStore:
     ) -> None:
         """Ask a log's reader in the background of run(); exactly one of the two is called, perhaps at once."""
         if name not in self._readers:
-            failed(_not_open(name))
+            failed(not_open(name))
         else:
             self._dispatcher.spawn(question(self._readers[name]), done, failed)
 
@@ -500,7 +498,3 @@ class LogStore:
         """Let a log begin at an offset from now on. An event tells when it does so after a power loss, too."""
         self._reader(name)
         self._housekeepers[name].move_start(offset)
-
-
-def _not_open(name: TopicPartition) -> PartitionFenced:
-    return PartitionFenced(f"{name}: it is not open. Open it, then retry")

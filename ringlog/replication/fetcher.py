@@ -205,7 +205,8 @@ class Fetcher:
                 continue  # its position is to be sent anew: the next fetch, which is about to leave, tells this, too
             del self._progressed[partition]
             if want is not None and _says_more(want, reported):
-                followed.reported = want
+                # Nobody answers a report, and it may be lost: the next fetch says it again.
+                self._dirty[partition] = None
                 wants.append(want)
         return ReplicaHeld(self._node, self._node_epoch, wants) if wants else None
 

@@ -13,28 +13,21 @@ from ringlog.errors import (
     CorruptBatch,
     CorruptFrame,
     InvalidRequest,
-    OffsetNotAvailable,
     RequestTimeout,
     RinglogError,
     UnsupportedVersion,
-    check,
 )
 from ringlog.limits import BATCH_HEADER_BYTES, REPLICA_LAG_MS_DEFAULT
 from ringlog.log.batch import BatchInfo, batch_infos
-from ringlog.log.events import Event, Fenced, Progress, StartMoved, Submitted, disk_error
-from ringlog.log.reading import TimedOffset
+from ringlog.log.events import Event, Fenced, Progress, StartMoved, Submitted
 from ringlog.log.store import LogStore
 from ringlog.model import Codec, Durability, LogEnds, TopicPartition
 from ringlog.net.framing import GROUP_APIS, Acks, Api, Flag
 from ringlog.net.messages import (
-    EARLIEST,
-    LATEST,
     DeleteRecordsRequest,
     DescribePartitionsReply,
     DescribePartitionsRequest,
     FetchRequest,
-    FoundOffset,
-    ListOffsetsReply,
     ListOffsetsRequest,
     PartitionDescription,
     ProduceReply,
@@ -58,6 +51,7 @@ from ringlog.shard.groups import GroupDesk
 from ringlog.shard.hosting import HostedPartition, Hosting
 from ringlog.shard.keys import require_keys
 from ringlog.shard.near_batches import NearBatches
+from ringlog.shard.offset_question import OffsetQuestion
 from ringlog.shard.replica_answers import ReplicaAnswers
 from ringlog.shard.replicating import ReplicationDesk
 from ringlog.shard.splitting import SplitQuestion
@@ -266,7 +260,7 @@ class ShardCore:
             return
         self.is_stirred = True
         if asker.api_key == Api.LIST_OFFSETS:
-            _OffsetQuestion(self, asker, decode_body(body, ListOffsetsRequest)).ask()
+            OffsetQuestion(self.store, self.hosting, asker, decode_body(body, ListOffsetsRequest)).ask()
         elif asker.api_key == Api.DESCRIBE_PARTITIONS:
             request = decode_body(body, DescribePartitionsRequest)
             asker.reply_struct(DescribePartitionsReply([self._describe(p) for p in request.partitions]))
@@ -413,56 +407,6 @@ class ShardCore:
         self.replication.gone(hosted)
         self.fetches.gone(hosted, self._now_ms)
         self.deletions.gone(hosted)
-
-
-class _OffsetQuestion:
-    """Questions about offsets that are answered together, some of them after reads from disk."""
-
-    def __init__(self, core: ShardCore, asker: Asker, request: ListOffsetsRequest) -> None:
-        self._core = core
-        self._asker = asker
-        self._queries = request.queries
-        self._found: dict[int, FoundOffset] = {}
-
-    def ask(self) -> None:
-        for at, query in enumerate(self._queries):
-            try:
-                hosted = self._core.hosting.find_led(query.partition)
-            except RinglogError as error:
-                self._answer(at, FoundOffset(query.partition, number_of(error), -1, -1))
-                continue
-            log = hosted.log
-            leader = hosted.replica.leader if hosted.replica is not None else None
-            if leader is not None and query.timestamp != EARLIEST and not leader.knows_end:
-                unknown = OffsetNotAvailable(f"{hosted.name}: a new leader asks the others how far it is")
-                self._answer(at, FoundOffset(query.partition, number_of(unknown), -1, -1))
-            elif query.timestamp == LATEST:
-                self._answer(at, FoundOffset(query.partition, 0, log.readable_offset, -1))
-            elif query.timestamp == EARLIEST:
-                self._answer(at, FoundOffset(query.partition, 0, log.log_start_offset, -1))
-            else:
-                self._search(at, hosted, query.timestamp)
-        if not self._queries:
-            self._asker.reply_struct(ListOffsetsReply([]))
-
-    def _search(self, at: int, hosted: HostedPartition, timestamp: int) -> None:
-        def done(found: TimedOffset | None) -> None:
-            offset, time_ms = found if found is not None else (-1, -1)
-            self._answer(at, FoundOffset(hosted.partition, 0, offset, time_ms))
-
-        def failed(error: RinglogError | OSError) -> None:
-            typed = disk_error(hosted.name, "read", error)
-            self._answer(at, FoundOffset(hosted.partition, number_of(typed), -1, -1))
-
-        self._core.store.search(
-            hosted.name, lambda reader: reader.find_time(timestamp), done=done, failed=failed
-        )
-
-    def _answer(self, at: int, found: FoundOffset) -> None:
-        check(at not in self._found, "a question is answered once")
-        self._found[at] = found
-        if len(self._found) == len(self._queries):
-            self._asker.reply_struct(ListOffsetsReply([self._found[i] for i in range(len(self._queries))]))
 
 
 def _check_codecs(data: memoryview) -> None:
