@@ -197,9 +197,10 @@ class Accumulator:
         queue.open = opened
         self.unfinished[opened.state] = None
         self.touched.append(queue)
-        # While another is in flight it waits for that one's answer, with which all that was touched is looked at. Asked
-        # after it is open: an answer that comes between finds it. With a linger a timer is to be set.
-        if self._lingers or not queue.in_flight:
+        # A small one waits while another is in flight, for its answer, with which all that was touched is looked at.
+        # One that grows meanwhile leaves then, or when it is full. Asked after it is open: an answer that comes between
+        # finds it. With a linger a timer is to be set.
+        if self._lingers or not queue.in_flight or opened.builder.nbytes >= self._few_bytes:
             self.is_urgent = True
 
     def close(self, queue: PartitionQueue, *, touch: bool = True) -> None:

@@ -127,7 +127,7 @@ class Sender:
                 self._accumulator.close(queue, touch=False)
             else:
                 break
-        if queue.failed or queue.ready or queue.open is not None or queue.in_flight:
+        if queue.failed or queue.ready or queue.open is not None:
             self._set_timer(queue, now_s)
 
     def _lingered(self, queue: PartitionQueue, now_s: float) -> bool:
@@ -152,9 +152,10 @@ class Sender:
 
     def _set_timer(self, queue: PartitionQueue, now_s: float) -> None:
         at_s = queue.next_time_s(self._linger_s)
-        # One that is overdue waits for an answer or a producer id, which touch the queue: look once in a while. So does
-        # one that may be opened while others are in flight: nobody tells of it.
-        at_s = now_s + 0.05 if at_s is None or at_s <= now_s else max(at_s, now_s + 0.001)
+        if at_s is None:
+            return
+        # One that is overdue waits for an answer or a producer id, which touch the queue: look once in a while.
+        at_s = max(at_s, now_s + (0.001 if at_s > now_s else 0.05))
         if queue.timer_s is None or at_s < queue.timer_s:
             self._queues_timed += queue.timer_s is None
             queue.timer_s = at_s

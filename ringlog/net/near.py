@@ -91,6 +91,9 @@ def near_request(memory: SharedMemory | None, header: Header, frame: memoryview)
     when it names none."""
     if memory is None:
         raise InvalidRequest("this connection has shared no memory: the batch must be in the request")
+    if not header.flags & Flag.ACKS_MASK:
+        # Nobody could say when its place is free again, nor how many such wait for a shard.
+        raise InvalidRequest("a batch elsewhere is answered: use other acks than NONE")
     if len(frame) != HEADER_BYTES + PLACE.size:
         raise InvalidRequest(f"a batch elsewhere is named by {PLACE.size} bytes, not {header.body_bytes}")
     position, nbytes, _ = PLACE.unpack_from(frame, HEADER_BYTES)

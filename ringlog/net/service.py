@@ -47,6 +47,7 @@ from ringlog.net.metadata_desk import MetadataDesk, NodeFacts
 from ringlog.net.near import SharedMemory, land, landed_reply, near_fetch, near_request
 from ringlog.net.peers import HeldFetch, Peer, Peers, PendingRequest
 from ringlog.net.wire_errors import error_reply
+from ringlog.ring.drain import NO_PARTITION
 from ringlog.ring.frame import due_at
 from ringlog.ring.link import LinkEnd
 from ringlog.ring.ring import Message
@@ -364,11 +365,17 @@ class NetService:
         """Tell the shards whose connections have ended since they were told last: they keep what such a client read."""
         gone, self.peers.dropped = self.peers.dropped, []
         if gone:
-            self._tell_shards(node_frame(NodeApi.GONE, pack_u64(*gone)))
+            # Behind all that such a client asked for: a shard that met a request later would map its memory again.
+            self._tell_shards(node_frame(NodeApi.GONE, pack_u64(*gone), partition=NO_PARTITION))
 
     def _tell_shards(self, frame: bytes) -> None:
         for process, end in self._ends.items():
-            if process != self._controller:
+            if process == self._controller:
+                continue
+            if process in self.overflow:
+                self._overflow_bytes[process] += len(frame)
+                self.overflow[process].append(frame)
+            else:
                 end.send(frame)
 
     def end_heartbeats(self) -> None:

@@ -52,9 +52,9 @@ _RANGE = struct.Struct("<QQ")
 _U64 = struct.Struct("<Q")
 
 
-def node_frame(api: NodeApi, body: bytes) -> bytes:
-    """A whole frame between processes of a node."""
-    return frame_header(api_key=api, partition=0, correlation=0, body_bytes=len(body)) + body
+def node_frame(api: NodeApi, body: bytes, *, partition: int = 0) -> bytes:
+    """A whole frame between processes of a node. `partition`: frames of one drain are taken in its order."""
+    return frame_header(api_key=api, partition=partition, correlation=0, body_bytes=len(body)) + body
 
 
 def place(node: int, shard: int = 0) -> int:

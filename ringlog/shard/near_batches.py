@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from ringlog.errors import RequestTimeout
+from ringlog.errors import RequestTimeout, RinglogError
 from ringlog.net.near import CRC, named_batch
 from ringlog.ring.drain import copy_batches
 from ringlog.shard.asker import Outlet
@@ -39,13 +39,18 @@ class NearBatches:
 
     def take(self, outlet: Outlet, session: int, body: memoryview) -> tuple[memoryview, tuple[int, ...]]:
         """A copy of the batch that a request names, which lives until the next call, and what a drain says of it.
-        RequestTimeout when another one lies there: its client has given up on this one."""
+        RequestTimeout when another one lies there: its client has given up on this one; and when it cannot be read: a
+        client that sends again sends the batch itself."""
         named = named_batch(body)
         number, process, descriptor, nbytes, _ = named.memory
         clients = self._mapped.setdefault(outlet, {})
         mapped = clients.get(session)
         if mapped is None or mapped.number != number:
-            mapped = clients[session] = _Mapped(number, self._map(process, descriptor, nbytes))
+            try:
+                mapped = clients[session] = _Mapped(number, self._map(process, descriptor, nbytes))
+            except RinglogError as error:
+                # Out of descriptors, or its process is gone: nothing is wrong with the batch, which is sent next time.
+                raise RequestTimeout(f"the batch cannot be read where it lies: {error}") from error
         copy = self._room[: named.nbytes]
         row = copy_batches(copy, mapped.view[named.position : named.position + named.nbytes])
         if bytes(copy[CRC]) != named.crc:

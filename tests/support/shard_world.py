@@ -171,11 +171,16 @@ class ShardWorld:
             deadline_ms=due_ms,
             body_bytes=len(data),
         )
-        assert self._writer.write(header + data)
+        self.send_together(header + data, outlet=outlet)
+        return self._correlation
+
+    def send_together(self, *frames: bytes, outlet: FakeOutlet | None = None) -> None:
+        """Give the shard frames of one drain."""
+        for frame in frames:
+            assert self._writer.write(frame)
         rows = self._reader.drain_rows()
         self.core.take(outlet or self.net, rows, self._reader.memory)
         self._reader.release()
-        return self._correlation
 
     def produce(
         self, *values: bytes, partition: int = 1, acks: Acks = Acks.ALL, producer=None, outlet=None

@@ -13,6 +13,7 @@ from ringlog.net.framing import HEADER_BYTES, Acks, Api, Flag
 from ringlog.net.messages import ShareMemoryReply, ShareMemoryRequest, decode_body
 from ringlog.net.near import PLACE, NearBatch, SharedMemory, named_batch, place_of
 from ringlog.records.encode import encode
+from ringlog.shard.commands import NodeApi
 from tests.support.net_world import CLIENT_PROCESS, SHARD_0, fill_ring
 
 BATCH = bytes(encode([b"near"] * 10, timestamps=17))
@@ -106,6 +107,24 @@ def test_what_names_no_batch_in_the_memory_is_refused(world, memory, body):
     assert sent.error.code == InvalidRequest.code
     assert world.requests(SHARD_0) == []
     assert world.service.peers.pending_count == 0
+
+
+def test_a_batch_elsewhere_wants_an_answer(world, memory):
+    world.ask(Api.PRODUCE, place(), partition=1, flags=Flag.NEAR | Acks.NONE)
+    assert world.take_sent() == [] and world.requests(SHARD_0) == []
+    assert world.stats.counts["errors"] == 1
+
+
+def test_who_is_gone_is_told_behind_what_waits_for_room(world, memory):
+    fill_ring(world)
+    world.ask(Api.PRODUCE, place(), partition=1, flags=NEAR, correlation=1000)
+    world.service.peers.left(b"ada")
+    world.service.tell_gone()
+    found = []
+    while len(found) < 102:
+        found += [(header.api_key, header.correlation) for header, _ in world.requests(SHARD_0)]
+        world.service.retry_overflow()
+    assert found[-2:] == [(Api.PRODUCE, 1000), (NodeApi.GONE, 0)]
 
 
 def test_who_shares_nothing_must_send_its_batches(world, memory):

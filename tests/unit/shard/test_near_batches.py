@@ -9,7 +9,9 @@ import pytest
 from ringlog.errors import CorruptBatch, CorruptFrame, InvalidRequest, RequestTimeout
 from ringlog.net.framing import Acks, Api, Flag
 from ringlog.net.messages import ProduceReply
-from ringlog.shard.commands import NodeApi, pack_u64
+from ringlog.ring.drain import NO_PARTITION
+from ringlog.ring.frame import frame_header
+from ringlog.shard.commands import NodeApi, node_frame, pack_u64
 from ringlog.shard.near_batches import NearBatches
 from tests.support.shard_world import FakeOutlet, ShardWorld, batch_of
 
@@ -134,7 +136,7 @@ def test_memory_is_let_go_of_with_its_client_or_its_network_process(world):
     for session, outlet in ((7, world.net), (8, world.net), (7, world.other_net)):
         client.produce(session=session, outlet=outlet)
     assert len(world.core.near) == 3
-    world.send(NodeApi.GONE, pack_u64(8, 9), session=0, partition=0)
+    world.send(NodeApi.GONE, pack_u64(8, 9), session=0, partition=NO_PARTITION)
     assert len(world.core.near) == 2
     world.core.forget(world.net)
     assert len(world.core.near) == 1
@@ -143,12 +145,35 @@ def test_memory_is_let_go_of_with_its_client_or_its_network_process(world):
     client.memory.append(0)  # BufferError while somebody has a view of it
 
 
-def test_memory_that_cannot_be_mapped_refuses_its_batches_alone(world):
+def test_who_is_gone_is_forgotten_behind_what_it_asked_for_in_the_same_drain(world):
+    client = Client(world, b"one")
+    frames = [
+        frame_header(
+            api_key=Api.PRODUCE,
+            partition=1,
+            correlation=1,
+            session=7,
+            flags=NEAR,
+            body_bytes=len(client.named()),
+        )
+        + client.named(),
+        node_frame(NodeApi.GONE, pack_u64(7), partition=NO_PARTITION),
+    ]
+    world.send_together(*frames)
+    world.settle()
+    assert world.log().next_offset == 1 and len(world.core.near) == 0
+
+
+def test_memory_that_cannot_be_mapped_refuses_its_batches_alone_and_retriably(world):
     def refuse(process: int, descriptor: int, nbytes: int) -> memoryview:
         raise InvalidRequest("its process is gone")
 
     world.core.near = NearBatches(refuse, world.room)
     Client(world, b"one").produce()
-    assert refused(world) == InvalidRequest.code
+    (reply,) = world.net.take()
+    assert reply.error is not None and (reply.error.code, reply.error.retriable) == (
+        RequestTimeout.code,
+        True,
+    )
     world.fill(b"sent as ever")
     assert world.log().next_offset == 1
