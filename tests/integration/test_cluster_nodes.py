@@ -147,7 +147,8 @@ def test_what_the_cluster_lacks_is_told_by_status_and_metrics(cluster: ClusterTr
     cluster.start(victim)
     cluster.wait_in_sync(within_s=BACK_WITHIN_S)
     for node in cluster.nodes.values():
-        soon("its word", lambda node=node: metric(node, "cluster_nodes") == 3)  # before that it counts nothing
+        # Before it knows the others it counts nothing.
+        soon("its word", lambda node=node: metric(node, "cluster_nodes") == 3)
         soon("nothing lacks", lambda node=node: metric(node, "under_replicated_partitions") == 0)
         assert metric(node, "cluster_nodes_fenced") == 0
 
