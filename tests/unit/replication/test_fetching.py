@@ -211,6 +211,24 @@ def test_what_is_held_is_reported_beside_the_fetch_and_commits():
     assert fetcher.report() is None
 
 
+def test_a_report_that_is_lost_is_said_again_by_the_next_fetch():
+    leader, desk, follower, fetcher = pair()
+    leader.logs[0].append(1, 4)
+    leader.logs[0].flush()
+    (plan,), _ = desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
+    fetcher.take(answer(plan, 0, nbytes=REPLICA_LULL_BYTES), 0)
+    follower.logs[0].add(spans((0, 3, 1)))
+    waiting = fetcher.next_fetch(1, ROOM)
+    desk.fetch("net", waiting, 1)
+    follower.logs[0].flush()
+    fetcher.progressed(0)
+    assert fetcher.report() is not None  # and nobody hears it
+    assert leader.replicas[0].high_watermark == 0
+    fetcher.take(answer(Plan("net", waiting, False, [])), 500)
+    _, moved = desk.fetch("net", fetcher.next_fetch(501, ROOM), 501)
+    assert moved == [0] and leader.replicas[0].high_watermark == 4
+
+
 def test_nothing_is_asked_for_without_room():
     _, _, _, fetcher = pair()
     assert fetcher.next_fetch(0, 0) is None
