@@ -18,6 +18,14 @@ inline int32_t sequence_after(int32_t sequence, int32_t records) noexcept {
     return static_cast<int32_t>(sum & 0x7fffffff);
 }
 
+inline DrainRow row_without_batches() noexcept {
+    DrainRow row{};
+    row.producer_id = row.max_timestamp = -1;
+    row.producer_epoch = -1;
+    row.base_sequence = row.last_sequence = -1;
+    return row;
+}
+
 inline DrainRow refuse(DrainRow row, DrainStatus status, size_t fault_position) noexcept {
     row.status = static_cast<uint16_t>(status);
     row.fault_position = static_cast<uint32_t>(fault_position);
@@ -55,11 +63,8 @@ inline DrainRow check_batches(DrainRow row, Bytes body) noexcept {
 }
 
 inline DrainRow describe_frame(const RingMessage& message) noexcept {
-    DrainRow row{};
+    DrainRow row = row_without_batches();
     row.kind = message.kind;
-    row.producer_id = row.max_timestamp = -1;
-    row.producer_epoch = -1;
-    row.base_sequence = row.last_sequence = -1;
 
     FrameHeader header;
     if (message.body.size() < sizeof header) {
@@ -104,10 +109,7 @@ inline uint64_t named_bytes(const DrainRow& row, const RingMessage& message) noe
 // Copies the batches of a client's memory, which may change at any time, and describes the copy.
 inline DrainRow take_batches(uint8_t* into, Bytes from) noexcept {
     std::memcpy(into, from.data, from.size);
-    DrainRow row{};
-    row.producer_id = row.max_timestamp = -1;
-    row.producer_epoch = -1;
-    row.base_sequence = row.last_sequence = -1;
+    DrainRow row = row_without_batches();
     row.body_bytes = static_cast<uint32_t>(from.size);
     return check_batches(row, {into, from.size});
 }

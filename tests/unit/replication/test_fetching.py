@@ -193,13 +193,19 @@ def test_a_new_partition_waits_for_no_flush():
     assert fetcher.next_fetch(10, ROOM) is not None
 
 
-def test_what_is_held_is_reported_beside_the_fetch_and_commits():
+def pair_with_four_records() -> tuple[Side, ServingDesk, Side, Fetcher]:
+    """A pair whose follower has appended what its leader holds, and flushed none of it."""
     leader, desk, follower, fetcher = pair()
     leader.logs[0].append(1, 4)
     leader.logs[0].flush()
     (plan,), _ = desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
     fetcher.take(answer(plan, 0, nbytes=REPLICA_LULL_BYTES), 0)
     follower.logs[0].add(spans((0, 3, 1)))
+    return leader, desk, follower, fetcher
+
+
+def test_what_is_held_is_reported_beside_the_fetch_and_commits():
+    leader, desk, follower, fetcher = pair_with_four_records()
     desk.fetch("net", fetcher.next_fetch(1, ROOM), 1)
     assert fetcher.report() is None
     follower.logs[0].flush()
@@ -212,12 +218,7 @@ def test_what_is_held_is_reported_beside_the_fetch_and_commits():
 
 
 def test_a_report_that_is_lost_is_said_again_by_the_next_fetch():
-    leader, desk, follower, fetcher = pair()
-    leader.logs[0].append(1, 4)
-    leader.logs[0].flush()
-    (plan,), _ = desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
-    fetcher.take(answer(plan, 0, nbytes=REPLICA_LULL_BYTES), 0)
-    follower.logs[0].add(spans((0, 3, 1)))
+    leader, desk, follower, fetcher = pair_with_four_records()
     waiting = fetcher.next_fetch(1, ROOM)
     desk.fetch("net", waiting, 1)
     follower.logs[0].flush()
