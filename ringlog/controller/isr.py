@@ -39,6 +39,7 @@ def alter_isr(image: MetadataImage, request: AlterIsrRequest) -> Outcome:
 
 
 def _judge(image: MetadataImage, node_id: int, change: IsrChange) -> Partition:
+    """The partition as it is from now on. What is raised is true for ever: no copy of the change is ever taken."""
     partition = image.partitions.get(change.partition)
     if partition is None:
         raise StaleMetadata(f"there is no partition {change.partition}")
@@ -60,9 +61,13 @@ def _judge(image: MetadataImage, node_id: int, change: IsrChange) -> Partition:
         )
     for member, broker_epoch in change.isr:
         require_broker(image, member, broker_epoch)
-        if member not in partition.isr and not leaders.may_lead(image, member):
-            raise PartitionBusy(f"node {member} is fenced, or leaving: it cannot come into sync now")
-    isr = tuple(member for member in partition.replicas if member in members)
+    # Who is fenced, or leaving, does not come into sync now, and the partition epoch moves all the same: a refusal that
+    # ends with the fence would let a late copy of the proposal in, when its leader no longer counts on that node.
+    isr = tuple(
+        member
+        for member in partition.replicas
+        if member in members and (member in partition.isr or leaders.may_lead(image, member))
+    )
     return finished(image, leaders.changed(partition, leader=node_id, isr=isr))
 
 

@@ -266,10 +266,19 @@ class Leader:
     def _epoch_of(self, node: int) -> int:
         return self.node_epoch if node == self.node else self.followers[node].node_epoch
 
-    def refused(self, proposal: IsrProposal, log: ReplicaLog) -> bool:
-        """The controller said no, for good: a new proposal may be made; whether the watermark moved, since those who
-        were proposed count no more. After a time-out the old one is sent again instead: it may have been taken."""
-        if proposal != self.pending:
+    def refused(
+        self, proposal: IsrProposal, leader_epoch: int, partition_epoch: int, log: ReplicaLog
+    ) -> bool:
+        """The controller said no for good, when the partition was at these epochs: a new proposal may be made; whether the
+        watermark moved, since those who were proposed count no more.
+
+        Where the partition has changed since it was proposed, it may be a copy that came before this one that changed it:
+        until that is known here, they may be in sync, and count. The same after a time-out: the old one is sent again."""
+        pending = self.pending
+        if proposal != pending or (leader_epoch, partition_epoch) != (
+            pending.leader_epoch,
+            pending.partition_epoch,
+        ):
             return False
         self.pending = None
         return self.advance(log)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ringlog.controller.leaders import may_lead
 from ringlog.limits import FETCH_PARTITIONS_MAX
+from ringlog.log.partition import LogStatus
 from ringlog.net.cluster_messages import AlterIsrReply, AlterIsrRequest, IsrChange
 from ringlog.net.messages import encode_body
 from ringlog.replication.view import IsrProposal
@@ -71,7 +72,10 @@ class ProposalDesk:
             return None if waits and is_sent else replica.renewal
         if replica.leader is None:
             return None
-        proposal = replica.leader.propose(HostedLog(hosted.log), self._lag_ms_max, now_ms, self._lives)
+        proposal = None
+        # One that a full disk has closed counts records that it could not write: nobody can have them.
+        if hosted.log.status is LogStatus.OPEN:
+            proposal = replica.leader.propose(HostedLog(hosted.log), self._lag_ms_max, now_ms, self._lives)
         return replica.leader.pending if proposal is None and not waits else proposal
 
     def _ask(self, controller: Outlet, changes: list[IsrChange], now_ms: int) -> None:
@@ -105,19 +109,17 @@ class ProposalDesk:
         """The controller's answer to a request: what it refused may be proposed anew; what it took shows in the
         metadata. The partitions whose watermark moved.
 
-        Not every refusal says that a proposal is over. It may be of a copy that was sent before the last one, which is
-        still to be judged; or of a copy that came after one that was taken, and then the partition has changed. Until
-        that is known here those who were proposed may be in sync, and count."""
+        A refusal of an earlier request is of what was proposed then, or of a copy of the last one, which is judged
+        after it."""
         moved = []
         for state in reply.partitions:
             hosted, sent = self._leading.get(state.partition), self._sent.get(state.partition)
             leader = hosted.replica.leader if hosted is not None and hosted.replica is not None else None
             if hosted is None or leader is None or leader.pending is None or not state.error:
                 continue
-            epochs = leader.pending.leader_epoch, leader.pending.partition_epoch
             is_last = sent is not None and sent.number == number
-            if not is_last or (state.leader_epoch, state.partition_epoch) != epochs:
-                continue
-            if leader.refused(leader.pending, HostedLog(hosted.log)):
+            if is_last and leader.refused(
+                leader.pending, state.leader_epoch, state.partition_epoch, HostedLog(hosted.log)
+            ):
                 moved.append(hosted)
         return moved

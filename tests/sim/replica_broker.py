@@ -125,6 +125,8 @@ class SimBroker:
             self.hosted[partition] = Hosted(Replica(self.node, partition), log)
         self.node_epoch = -1
         self._version = 0
+        self._lives: dict[int, int] = {}
+        """The brokers that are there, as far as is known here, with their epochs."""
         self._desk = ServingDesk(self._find)
         self._fetchers: dict[int, Fetcher] = {}
         self._opened = False
@@ -159,7 +161,8 @@ class SimBroker:
             self._poll(source, message)
         elif isinstance(message, Views):
             if message.node_epoch == self.node_epoch:
-                self._version = max(self._version, message.version)
+                if message.version >= self._version:
+                    self._version, self._lives = message.version, message.lives
                 self._take_views(message.views)
         elif isinstance(message, Registered):
             if message.incarnation == self.machine.incarnation and self.node_epoch < 0:
@@ -168,7 +171,7 @@ class SimBroker:
         elif isinstance(message, ProposalRefused):
             hosted = self.hosted[message.proposal.partition]
             leader = hosted.replica.leader
-            if leader is not None and leader.refused(message.proposal, hosted.log):
+            if leader is not None and leader.refused(*message, hosted.log):
                 self._committed([message.proposal.partition])
         elif isinstance(message, NotRegistered):
             assert message.node_epoch != self.node_epoch, "nobody else has this node's epoch"
@@ -414,7 +417,9 @@ class SimBroker:
             leader = hosted.replica.leader
             proposal: IsrProposal | None = None
             if leader is not None:
-                proposal = leader.propose(hosted.log, self.lag_ms_max, now_ms)
+                proposal = leader.propose(
+                    hosted.log, self.lag_ms_max, now_ms, lambda node, epoch: self._lives.get(node) == epoch
+                )
             if proposal is None and now_ms - hosted.proposed_ms >= PROPOSE_AGAIN_MS:
                 proposal = leader.pending if leader is not None else hosted.replica.renewal
             if proposal is not None:

@@ -47,6 +47,8 @@ class Views(NamedTuple):
     node_epoch: int
     version: int
     views: list[PartitionView]
+    lives: dict[int, int]
+    """The brokers that are there, each with its epoch."""
 
 
 class AskLeader(NamedTuple):
@@ -60,7 +62,11 @@ class NotRegistered(NamedTuple):
 
 
 class ProposalRefused(NamedTuple):
+    """How the partition stood when it was refused, beside it."""
+
     proposal: IsrProposal
+    leader_epoch: int
+    partition_epoch: int
 
 
 class Broker:
@@ -155,7 +161,8 @@ class SimController:
         views = [
             self.views[partition] for partition in changed if message.node in self.views[partition].replicas
         ]
-        self._machine.send(message.node, Views(message.node_epoch, len(self._changes), views))
+        lives = {node: one.node_epoch for node, one in self.brokers.items() if one.alive}
+        self._machine.send(message.node, Views(message.node_epoch, len(self._changes), views, lives))
 
     def _check(self) -> None:
         self._machine.after(CHECK_MS, self._check)
@@ -198,20 +205,28 @@ class SimController:
             view.leader == proposal.leader
             and view.leader_epoch == proposal.leader_epoch
             and view.partition_epoch == proposal.partition_epoch
-            and all(self._alive(node) and self.brokers[node].node_epoch == epoch for node, epoch in joining)
+            and all(
+                node in self.brokers and self.brokers[node].node_epoch == epoch for node, epoch in joining
+            )
         )
         if not fits and self.compares:
-            self._machine.send(proposal.leader, ProposalRefused(proposal))
+            self._refuse(proposal)
             return
         if proposal.renews:
             self._change(view._replace(leader_epoch=view.leader_epoch + 1))
             return
-        self.lost -= {(view.partition, node) for node, _ in joining}
-        self._change(view._replace(isr=proposal.nodes))
+        isr = tuple(node for node in proposal.nodes if node in view.isr or self._alive(node))
+        self.lost -= {(view.partition, node) for node in isr if node not in view.isr}
+        self._change(view._replace(isr=isr), also_same=True)
         self.taken(self.views[view.partition])
 
-    def _change(self, view: PartitionView) -> None:
-        if view != self.views[view.partition]:
+    def _refuse(self, proposal: IsrProposal) -> None:
+        view = self.views[proposal.partition]
+        refused = ProposalRefused(proposal, view.leader_epoch, view.partition_epoch)
+        self._machine.send(proposal.leader, refused)
+
+    def _change(self, view: PartitionView, *, also_same: bool = False) -> None:
+        if also_same or view != self.views[view.partition]:
             self.views[view.partition] = view._replace(partition_epoch=view.partition_epoch + 1)
             self._changes.append(view.partition)
             (self._leaderless.add if view.leader == NO_LEADER else self._leaderless.discard)(view.partition)

@@ -9,15 +9,19 @@ from unittest.mock import patch
 
 import msgspec
 
+from ringlog.controller import isr as isr_module
 from ringlog.controller import unclean as unclean_module
 from ringlog.controller.image import MetadataImage
+from ringlog.controller.leaders import may_lead
 from ringlog.controller.records import MetadataRecord, Partition
+from ringlog.errors import PartitionBusy
+from ringlog.net.cluster_messages import IsrChange
 from ringlog.replication import leader as leader_module
 from ringlog.replication.follower import Follower
 from ringlog.replication.leader import Diverged, Leader
 from ringlog.replication.messages import Part, Want
 from ringlog.replication.replica import Replica
-from ringlog.replication.view import EpochEnd, PartitionView, ReplicaLog
+from ringlog.replication.view import EpochEnd, IsrProposal, PartitionView, ReplicaLog
 from tests.sim.faults import KINDS
 from tests.sim.replica_broker import SimBroker
 from tests.sim.replica_controller import SimController
@@ -125,6 +129,22 @@ def _starting_afresh(method: Callable[..., bool]) -> Callable[..., bool]:
     return follow
 
 
+def _refusing_for_now(image: MetadataImage, node_id: int, change: IsrChange) -> Partition:
+    """isr._judge, with a refusal that lasts only as long as the fence of a node that was proposed."""
+    partition = image.partitions.get(change.partition)
+    members = () if partition is None else [node for node, _ in change.isr if node not in partition.isr]
+    if any(not may_lead(image, node) for node in members):
+        raise PartitionBusy("it cannot come into sync now")
+    return _judge(image, node_id, change)
+
+
+def _ending_at_any_refusal(
+    self: Leader, proposal: IsrProposal, leader_epoch: int, partition_epoch: int, log: ReplicaLog
+) -> bool:
+    """Leader.refused of one that thinks that no copy of its proposal was taken before."""
+    return _refused(self, proposal, proposal.leader_epoch, proposal.partition_epoch, log)
+
+
 def _not_saying(image: MetadataImage, partition: Partition) -> list[MetadataRecord]:
     """unclean._elected, without a word of it in the metadata."""
     return [msgspec.structs.replace(one, unclean_epoch=-1) for one in _elected(image, partition)]
@@ -132,6 +152,8 @@ def _not_saying(image: MetadataImage, partition: Partition) -> list[MetadataReco
 
 _advance = Leader.advance
 _elected = unclean_module._elected
+_judge = isr_module._judge
+_refused = Leader.refused
 
 MUTANTS: dict[str, Mutant] = {
     "truncation to the high watermark instead of by epoch": Mutant(
@@ -166,6 +188,15 @@ MUTANTS: dict[str, Mutant] = {
         [(Replica, "follow", _starting_afresh(Replica.follow))],
         ("reopen", "reopen", "reopen", "kill", "isolate", "rough", "slow_disk"),
         seen_at=185,
+    ),
+    "a proposal is refused for as long as a node is fenced, and a copy is taken later": Mutant(
+        [(isr_module, "_judge", _refusing_for_now)],
+        ("rough", "rough", "rough", "kill", "isolate", "slow_disk"),
+    ),
+    "a refused copy ends a proposal that was taken": Mutant(
+        [(Leader, "refused", _ending_at_any_refusal)],
+        ("rough", "rough", "rough", "kill", "isolate", "slow_disk"),
+        seen_at=331,
     ),
     "after an unclean election what was committed before it is stood by": Mutant(
         [(Replica, "follow", _remembering(Replica.follow))], unclean=True, seen_at=34

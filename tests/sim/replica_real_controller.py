@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from ringlog.controller.brokers import Liveness, fence, heartbeat, register
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.isr import alter_isr
+from ringlog.controller.leaders import may_lead
 from ringlog.controller.records import MetadataRecord, Partition, Topic
 from ringlog.controller.topic_config import UNCLEAN_ELECTION
 from ringlog.controller.unclean import UncleanElections
@@ -28,7 +29,6 @@ from tests.sim.replica_controller import (
     SESSION_MS,
     Heartbeat,
     NotRegistered,
-    ProposalRefused,
     Register,
     Registered,
     SimController,
@@ -116,7 +116,10 @@ class RealController(SimController):
         views = [
             self.views[partition] for partition in changed if message.node in self.views[partition].replicas
         ]
-        self._machine.send(message.node, Views(message.node_epoch, len(self._changes), views))
+        lives = {
+            node: one.broker_epoch for node, one in self.image.brokers.items() if may_lead(self.image, node)
+        }
+        self._machine.send(message.node, Views(message.node_epoch, len(self._changes), views, lives))
 
     def _check(self) -> None:
         self._machine.after(CHECK_MS, self._check)
@@ -135,13 +138,13 @@ class RealController(SimController):
         try:
             outcome = alter_isr(self.image, AlterIsrRequest(proposal.leader, leader_epoch, [change]))
         except StaleBroker:
-            self._machine.send(proposal.leader, ProposalRefused(proposal))
+            self._refuse(proposal)
             return
         self._apply(outcome.records)
         reply = outcome.reply(self.image)
         assert isinstance(reply, AlterIsrReply)
         if reply.partitions[0].error:
-            self._machine.send(proposal.leader, ProposalRefused(proposal))
+            self._refuse(proposal)
         else:
             self.taken(self.views[proposal.partition])
 

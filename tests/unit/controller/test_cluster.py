@@ -329,7 +329,8 @@ def test_only_the_leader_may_ask_and_no_fenced_node_comes_into_sync():
     replay(image, brokers.fence(image, 1))
     now = image.partitions[mine.partition]
     back = IsrChange(now.partition, now.leader_epoch, now.partition_epoch, members(image, 1, 2, 3))
-    assert alter(image, 2, back).partitions[0].error != 0
+    alter(image, 2, back)
+    assert image.partitions[mine.partition].isr == now.isr
     join(image, 1, "b")
     now = image.partitions[mine.partition]
     back = IsrChange(now.partition, now.leader_epoch, now.partition_epoch, members(image, 1, 2, 3))
@@ -338,6 +339,21 @@ def test_only_the_leader_may_ask_and_no_fenced_node_comes_into_sync():
     assert all(
         partition.leader == partition.replicas[0] or 1 not in partition.isr for partition in everything(image)
     )
+
+
+def test_a_proposal_that_found_a_node_fenced_is_over_also_when_the_node_is_back():
+    image = cluster()
+    mine = led_by(image, 2)
+    replay(image, brokers.fence(image, 1))
+    now = image.partitions[mine.partition]
+    back = IsrChange(now.partition, now.leader_epoch, now.partition_epoch, members(image, 1, 2, 3))
+    alter(image, 2, back)
+    epoch, version = image.brokers[1].broker_epoch, image.version
+    outcome = brokers.heartbeat(image, BrokerHeartbeatRequest(1, epoch, version), committed_version=version)
+    replay(image, outcome.records)
+    assert not image.brokers[1].fenced
+    assert alter(image, 2, back).partitions[0].error != 0, "a copy of it"
+    assert 1 not in image.partitions[mine.partition].isr
 
 
 def test_a_node_that_leaves_in_order_hands_over_first():

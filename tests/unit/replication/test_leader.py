@@ -13,7 +13,7 @@ from ringlog.errors import (
 )
 from ringlog.replication.leader import BeginsLater, Diverged, Leader, Serve
 from ringlog.replication.messages import Want
-from ringlog.replication.view import EpochEnd, PartitionView
+from ringlog.replication.view import EpochEnd, IsrProposal, PartitionView
 from tests.support.replica_world import PARTITION, MemoryLog, spans
 
 VIEW = PartitionView(PARTITION, 1, 5, 10, (1, 2, 3), (1, 2, 3), min_insync=2)
@@ -229,14 +229,19 @@ def test_a_replica_that_is_proposed_to_join_counts_at_once():
     assert role.high_watermark == 12
 
 
+def refuse(role: Leader, proposal: IsrProposal, log: MemoryLog) -> bool:
+    """The controller says no, and the partition is as it was."""
+    return role.refused(proposal, VIEW.leader_epoch, VIEW.partition_epoch, log)
+
+
 def test_one_proposal_is_under_way_until_it_is_refused_or_the_partition_changes():
     role, log = leader(view=VIEW._replace(isr=(1, 2)))
     fetch(role, log, 3, want(10))
     first = role.propose(log, LAG_MS, 0)
     assert first is not None and role.propose(log, LAG_MS, 0) is None and role.pending == first
-    role.refused(first._replace(partition_epoch=9), log)
+    role.refused(first._replace(partition_epoch=9), VIEW.leader_epoch, 9, log)
     assert role.pending == first, "a refusal of another one"
-    role.refused(first, log)
+    refuse(role, first, log)
     assert role.propose(log, LAG_MS, 0) == first
     role.changed(VIEW._replace(isr=(1, 2), partition_epoch=11), log, 0)
     again = role.propose(log, LAG_MS, 0)
@@ -276,8 +281,19 @@ def test_when_a_proposal_is_refused_commits_wait_no_more_for_who_was_proposed():
     log.flush()
     fetch(role, log, 2, want(15, last_epoch=5))
     assert role.high_watermark == 10
-    assert role.refused(proposal, log)
+    assert refuse(role, proposal, log)
     assert role.high_watermark == 15
+
+
+def test_a_copy_that_is_refused_when_the_partition_has_changed_does_not_end_the_proposal():
+    role, log = leader(view=VIEW._replace(isr=(1, 2)))
+    fetch(role, log, 3, want(10))
+    proposal = role.propose(log, LAG_MS, 0)
+    log.append(5, 5)
+    log.flush()
+    fetch(role, log, 2, want(15, last_epoch=5))
+    role.refused(proposal, VIEW.leader_epoch, VIEW.partition_epoch + 1, log)
+    assert role.pending == proposal and role.high_watermark == 10, "the first copy may have been taken"
 
 
 def test_who_is_not_there_any_more_is_not_proposed():

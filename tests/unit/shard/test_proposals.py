@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 
 import pytest
@@ -12,6 +13,7 @@ from ringlog.net.framing import Acks
 from ringlog.net.messages import decode_body
 from ringlog.net.wire_errors import NUMBERS
 from ringlog.replication.leader import Leader
+from ringlog.shard.hosting import Hosting
 from ringlog.shard.proposing import PROPOSE_AGAIN_MS
 from ringlog.shard.replicating import LOOK_MS
 from tests.support.shard_cluster import PARTITION, ShardCluster
@@ -135,6 +137,24 @@ def test_a_partition_that_was_opened_anew_has_to_have_a_new_epoch_too():
     assert refused(cluster, b"b")
     cluster.run(1)
     assert renewals(cluster) == [(cluster.record.leader_epoch, cluster.record.partition_epoch, True)]
+
+
+def test_a_leader_with_a_full_disk_does_not_take_its_followers_for_slow(monkeypatch):
+    monkeypatch.setattr(Hosting, "_has_room", lambda *_: False)
+    cluster = ShardCluster(lag_ms_max=1_000)
+    cluster.worlds[1].produce(b"a")
+    cluster.run()
+    world, faults = cluster.worlds[1], cluster.disks[1].faults
+    cluster.cut = {2, 3}
+    for number in range(10):
+        faults.fail("write", nth=world.disk._kinds["write"] + number, errno=errno.ENOSPC)
+    world.net.take()
+    world.produce(b"too much")
+    world.settle()
+    assert [reply.error.code for reply in world.net.take()] == ["DISK_FULL"]
+    cluster.cut = set()
+    cluster.run(60, after_ms=50)
+    assert proposed(cluster) == []
 
 
 def test_what_a_leader_has_sent_and_lost_is_cut_by_those_who_have_it():
