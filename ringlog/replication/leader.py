@@ -269,11 +269,11 @@ class Leader:
     def refused(
         self, proposal: IsrProposal, leader_epoch: int, partition_epoch: int, log: ReplicaLog
     ) -> bool:
-        """The controller said no for good, when the partition was at these epochs: a new proposal may be made; whether the
-        watermark moved, since those who were proposed count no more.
+        """The controller said no for good, when the partition was at these epochs: a new proposal may be made; whether
+        the watermark moved, since those who were proposed count no more.
 
-        Where the partition has changed since it was proposed, it may be a copy that came before this one that changed it:
-        until that is known here, they may be in sync, and count. The same after a time-out: the old one is sent again."""
+        Where the partition has changed since it was proposed, a copy that came before this one may have changed it:
+        until that is known here they may be in sync, and count. The same after a time-out: it is sent again."""
         pending = self.pending
         if proposal != pending or (leader_epoch, partition_epoch) != (
             pending.leader_epoch,
