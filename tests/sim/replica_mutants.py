@@ -9,13 +9,9 @@ from unittest.mock import patch
 
 import msgspec
 
-from ringlog.controller import isr as isr_module
 from ringlog.controller import unclean as unclean_module
 from ringlog.controller.image import MetadataImage
-from ringlog.controller.leaders import may_lead
 from ringlog.controller.records import MetadataRecord, Partition
-from ringlog.errors import PartitionBusy
-from ringlog.net.cluster_messages import IsrChange
 from ringlog.replication import leader as leader_module
 from ringlog.replication.follower import Follower
 from ringlog.replication.leader import Diverged, Leader
@@ -129,15 +125,6 @@ def _starting_afresh(method: Callable[..., bool]) -> Callable[..., bool]:
     return follow
 
 
-def _refusing_for_now(image: MetadataImage, node_id: int, change: IsrChange) -> Partition:
-    """isr._judge, with a refusal that lasts only as long as the fence of a node that was proposed."""
-    partition = image.partitions.get(change.partition)
-    members = () if partition is None else [node for node, _ in change.isr if node not in partition.isr]
-    if any(not may_lead(image, node) for node in members):
-        raise PartitionBusy("it cannot come into sync now")
-    return _judge(image, node_id, change)
-
-
 def _ending_at_any_refusal(
     self: Leader, proposal: IsrProposal, leader_epoch: int, partition_epoch: int, log: ReplicaLog
 ) -> bool:
@@ -152,7 +139,6 @@ def _not_saying(image: MetadataImage, partition: Partition) -> list[MetadataReco
 
 _advance = Leader.advance
 _elected = unclean_module._elected
-_judge = isr_module._judge
 _refused = Leader.refused
 
 MUTANTS: dict[str, Mutant] = {
@@ -188,10 +174,6 @@ MUTANTS: dict[str, Mutant] = {
         [(Replica, "follow", _starting_afresh(Replica.follow))],
         ("reopen", "reopen", "reopen", "kill", "isolate", "rough", "slow_disk"),
         seen_at=185,
-    ),
-    "a proposal is refused for as long as a node is fenced, and a copy is taken later": Mutant(
-        [(isr_module, "_judge", _refusing_for_now)],
-        ("rough", "rough", "rough", "kill", "isolate", "slow_disk"),
     ),
     "a refused copy ends a proposal that was taken": Mutant(
         [(Leader, "refused", _ending_at_any_refusal)],
