@@ -13,6 +13,8 @@ from tuning.probe.measured import BUFFERED, DSYNC, FLUSH, FRESH, REUSED, Facts, 
 
 EVEN_SHARE = 0.15
 """Methods that are closer than this are as good as each other."""
+RESTING = ("cpu governor", "idle cores")
+"""Checks whose remedy keeps cores awake."""
 METHOD_NAMES = {
     DSYNC: "O_DIRECT with RWF_DSYNC",
     FLUSH: "O_DIRECT, then a flush",
@@ -32,11 +34,11 @@ def advise(facts: Facts, policy: Policy = Policy.BALANCED) -> Advice:
 
 
 def system_changes(system: SystemFacts, policy: Policy) -> list[SystemChange]:
-    """What the doctor found that is a value of the kernel. A laptop keeps its governor."""
+    """What the doctor found that is a value of the kernel. A laptop lets its cores rest."""
     return [
         SystemChange(setting, finding.check, finding.cost)
         for finding in diagnose(system)
-        if not (policy is Policy.LAPTOP and finding.check == "cpu governor")
+        if not (policy is Policy.LAPTOP and finding.check in RESTING)
         for setting in finding.settings
     ]
 

@@ -16,6 +16,7 @@ from tuning.doctor.check_machine import (
     check_cores,
     check_governor,
     check_huge_pages,
+    check_idle_cores,
     check_interpreter,
     check_numa,
 )
@@ -38,6 +39,7 @@ CHECKS: tuple[Callable[[SystemFacts], Finding], ...] = (
     check_shared_memory,
     check_cores,
     check_governor,
+    check_idle_cores,
     check_huge_pages,
     check_numa,
     check_clock,

@@ -67,6 +67,9 @@ class SystemFacts(msgspec.Struct, frozen=True, kw_only=True):
     cores: tuple[Core, ...] = ()
     cpu_quota: float | None = None
     """Cores' worth of time that the control group may use; None: no limit."""
+    halt_poll_ns: int | None = None
+    """How long an idle core of this virtual machine looks for work before it gives itself up to the host. None: this is
+    no virtual machine, or its kernel leaves that to the host."""
     huge_pages: str = ""
     """Of transparent huge pages, the mode that is chosen."""
     clock_source: str = ""

@@ -86,6 +86,7 @@ def read_facts(directory: str, sources: Sources | None = None) -> SystemFacts:
         memory_available_bytes=kib_of(meminfo, "MemAvailable"),
         cores=_cores(sys, number_list(field_of(status, "Cpus_allowed_list"))),
         cpu_quota=_quota(proc, sys),
+        halt_poll_ns=_halt_poll_ns(sys),
         huge_pages=chosen(read(f"{sys}/kernel/mm/transparent_hugepage/enabled")),
         clock_source=read(f"{clock}/current_clocksource").strip(),
         clock_sources=choices(read(f"{clock}/available_clocksource")),
@@ -171,6 +172,13 @@ def _cores(sys: str, allowed: list[int]) -> tuple[Core, ...]:
             )
         )
     return tuple(cores)
+
+
+def _halt_poll_ns(sys: str) -> int | None:
+    if read(f"{sys}/devices/system/cpu/cpuidle/current_governor").strip() != "haltpoll":
+        return None
+    found = read(f"{sys}/module/haltpoll/parameters/guest_halt_poll_ns").strip()
+    return int(found) if found.isdigit() else None
 
 
 def _quota(proc: str, sys: str) -> float | None:

@@ -12,8 +12,9 @@ from tuning.doctor.finding import Level, worst
 from tuning.doctor.read_facts import read_facts
 
 NAMES = [
-    "kernel", "io_uring", "memlock", "open files", "shared memory", "cores", "cpu governor", "huge pages", "numa",
-    "clock source", "interpreter", "file system", "mount options", "device", "write cache", "scheduler", "free space",
+    "kernel", "io_uring", "memlock", "open files", "shared memory", "cores", "cpu governor", "idle cores", "huge pages",
+    "numa", "clock source", "interpreter", "file system", "mount options", "device", "write cache", "scheduler",
+    "free space",
 ]  # fmt: skip
 
 
@@ -155,6 +156,24 @@ def test_a_machine_without_governors_is_well(machine):
     assert found(machine, "cpu governor").level is Level.OK
 
 
+def test_a_virtual_core_that_is_given_up_at_once_costs_latency(machine):
+    assert found(machine, "idle cores").found == "the host decides"
+    machine.write("sys/devices/system/cpu/cpuidle/current_governor", "haltpoll\n")
+    machine.write("sys/module/haltpoll/parameters/guest_halt_poll_ns", "0\n")
+    finding = found(machine, "idle cores")
+    assert finding.level is Level.SLOW
+    assert finding.fix == "echo 200000 > /sys/module/haltpoll/parameters/guest_halt_poll_ns"
+    assert [setting.command for setting in finding.settings] == [finding.fix]
+    machine.write("sys/module/haltpoll/parameters/guest_halt_poll_ns", "200000\n")
+    assert found(machine, "idle cores").level is Level.OK
+
+
+def test_where_another_governor_decides_the_time_of_haltpoll_says_nothing(machine):
+    machine.write("sys/devices/system/cpu/cpuidle/current_governor", "menu\n")
+    machine.write("sys/module/haltpoll/parameters/guest_halt_poll_ns", "0\n")
+    assert found(machine, "idle cores").level is Level.OK
+
+
 def test_huge_pages_that_are_off_can_be_turned_on(machine):
     machine.write("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]")
     finding = found(machine, "huge pages")
@@ -274,13 +293,13 @@ def doctor(run, machine, monkeypatch):
 
 def test_the_command_ends_with_0_when_all_is_well(doctor):
     done = doctor()
-    assert done.exit_code == 0 and "17 checks, and all is as it should be." in done.stdout
+    assert done.exit_code == 0 and "18 checks, and all is as it should be." in done.stdout
 
 
 def test_the_command_shows_cost_and_fix_and_is_strict_only_when_asked(doctor, machine):
     machine.write(f"{machine.block}/queue/scheduler", "none mq-deadline [bfq]")
     done = doctor()
-    assert done.exit_code == 0 and "17 checks: 1 thing costs speed." in done.stdout
+    assert done.exit_code == 0 and "18 checks: 1 thing costs speed." in done.stdout
     assert "slow   scheduler      bfq; wanted: none\n" in done.stdout
     assert "fix:   echo none > /sys/block/nvme0n1/queue/scheduler\n" in done.stdout
     assert doctor("--strict").exit_code == 1
