@@ -317,4 +317,4 @@ def test_the_command_prints_an_object_per_check_for_programs(doctor):
 
 
 def test_wanted_is_shown_for_all_when_asked(doctor):
-    assert doctor("--all").stdout.count("wanted:") == 17
+    assert doctor("--all").stdout.count("wanted:") == 18
