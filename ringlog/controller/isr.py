@@ -43,7 +43,8 @@ def _judge(image: MetadataImage, node_id: int, change: IsrChange) -> Partition:
     partition = image.partitions.get(change.partition)
     if partition is None:
         raise StaleMetadata(f"there is no partition {change.partition}")
-    if partition.leader != node_id or change.leader_epoch != partition.leader_epoch:
+    speaks = node_id in partition.replicas if change.renews else node_id == partition.leader
+    if not speaks or change.leader_epoch != partition.leader_epoch:
         raise StaleMetadata(
             f"partition {change.partition} is led by node {partition.leader} in epoch {partition.leader_epoch}"
         )
@@ -53,7 +54,7 @@ def _judge(image: MetadataImage, node_id: int, change: IsrChange) -> Partition:
             f"not {change.partition_epoch}"
         )
     if change.renews:
-        return leaders.renewed(partition)
+        return leaders.relieved(image, partition, node_id)
     members = {member for member, _ in change.isr}
     if node_id not in members or len(members) != len(change.isr) or not members <= set(partition.replicas):
         raise InvalidRequest(

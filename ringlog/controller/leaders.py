@@ -49,6 +49,20 @@ def renewed(partition: Partition) -> Partition:
     )
 
 
+def relieved(image: MetadataImage, partition: Partition, node_id: int) -> Partition:
+    """The partition without a replica that may lack what it held: another one leads, and it is out of sync until it has
+    caught up. Where no other one is in sync, it stays; if it leads, in another epoch."""
+    others = tuple(member for member in partition.isr if member != node_id)
+    leader = partition.leader
+    if leader == node_id:
+        leader = choose_leader(image, partition, others)
+        if leader == NO_LEADER:  # rather one that is about to leave than one that may lack records
+            leader = next((node for node in others if not image.brokers[node].fenced), NO_LEADER)
+        if leader == NO_LEADER:
+            return renewed(partition)
+    return changed(partition, leader=leader, isr=others or partition.isr)
+
+
 def without(
     image: MetadataImage, node_id: int, lost: Callable[[Partition], bool] = lambda partition: False
 ) -> list[MetadataRecord]:

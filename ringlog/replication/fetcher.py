@@ -118,6 +118,10 @@ class Fetcher:
             self._node_epoch = node_epoch
             self._begin_anew()
 
+    def reopened(self) -> None:
+        """A log was opened anew here: in a conversation that goes on, the leader would take what it knew for true."""
+        self._begin_anew()
+
     # -- asking ----------------------------------------------------------------------------------------------
 
     def next_fetch(self, now_ms: int, credit_bytes: int) -> ReplicaFetch | None:
@@ -208,7 +212,7 @@ class Fetcher:
                 # Nobody answers a report, and it may be lost: the next fetch says it again.
                 self._dirty[partition] = None
                 wants.append(want)
-        return ReplicaHeld(self._node, self._node_epoch, wants) if wants else None
+        return ReplicaHeld(self._node, self._node_epoch, wants, self._session) if wants else None
 
     def due_ms(self) -> int | None:
         """When `next_fetch` must be called at the latest, should nothing happen before."""

@@ -39,6 +39,8 @@ class FollowerState:
     """What the leader knows of one follower, all of it learned in the present epoch."""
 
     node_epoch: int = UNKNOWN
+    session: int = UNKNOWN
+    """The conversation in which its positions came. In a later one they may be lower: its log was opened anew."""
     fetch_offset: int = UNKNOWN
     held_offset: int = UNKNOWN
     start_offset: int = UNKNOWN
@@ -128,11 +130,14 @@ class Leader:
 
     # -- fetches ---------------------------------------------------------------------------------------------
 
-    def fetched(self, node: int, node_epoch: int, want: Want, log: ReplicaLog, now_ms: int) -> Verdict:
-        """Judge a follower's fetch, and note what it holds. Raises what the follower is to be told otherwise."""
+    def fetched(
+        self, node: int, node_epoch: int, want: Want, log: ReplicaLog, now_ms: int, session: int = UNKNOWN
+    ) -> Verdict:
+        """Judge a follower's fetch, and note what it holds. Raises what the follower is to be told otherwise.
+        `session`: the number of the conversation, which grows."""
         require_epoch(want.leader_epoch, self.view)
         follower = self.followers.get(node)
-        if follower is None or node_epoch < follower.node_epoch:
+        if follower is None or (node_epoch, session) < (follower.node_epoch, follower.session):
             raise InvalidRequest(
                 f"node {node} at epoch {node_epoch} is no replica of partition {self.view.partition}"
             )
@@ -140,9 +145,10 @@ class Leader:
             raise InvalidRequest(
                 f"node {node} holds {want.held_offset} of a log that ends at {want.fetch_offset}"
             )
-        if node_epoch > follower.node_epoch:
-            # It restarted: what it once held it may have lost.
-            self.followers[node] = follower = FollowerState(node_epoch, caught_up_ms=follower.caught_up_ms)
+        if (node_epoch, session) > (follower.node_epoch, follower.session):
+            # It restarted, or one of its processes did: what it once held it may have lost.
+            follower = FollowerState(node_epoch, session, caught_up_ms=follower.caught_up_ms)
+            self.followers[node] = follower
         if want.fetch_offset < log.start_offset:
             return BeginsLater(log.start_offset)
         diverged = self._divergence(want, log)

@@ -53,6 +53,8 @@ class ReplicaHeld(msgspec.Struct, array_like=True, frozen=True, gc=False):
     node: int
     node_epoch: int
     wants: list[Want]
+    session: int = -1
+    """The conversation of which the positions are; −1: it does not say."""
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True, gc=False):

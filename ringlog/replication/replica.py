@@ -2,7 +2,7 @@
 
             view with a later leader epoch, which names…
             ┌─ this node as leader ──► Leader
-    (none) ─┼─ this node, which may have led in that epoch before ──► (none), and the next epoch is asked for
+    (none) ─┼─ this node, whose log was opened anew ──► (none), and it asks to be relieved
             ├─ another leader ───────► Follower
             └─ no leader, or it or this node is no replica ──► (none)
 
@@ -10,9 +10,11 @@ A role lives for one leader epoch. A view of the same leader epoch changes the I
 earlier one changes nothing. The high watermark outlives roles, but not the process: it is learned anew from the others;
 nor, in a follower, the election of a leader that was not in sync: what was committed before may be no more.
 
-Followers are sent what their leader is still writing. A process that dies may lose that, and its successor would write
-other records at the same offsets: under the same epoch nobody could tell the two apart. So nobody leads a second time
-in one epoch, but asks the controller for the next.
+A log that is opened anew, because its process died or a disk failed, may lack what it held: what was sent to followers
+and not written yet is gone, and so is what rotted. Who leads with it makes the others cut what was committed, or writes
+other records at the same offsets of the same epoch. So a replica with such a log leaves the in-sync ones first
+(`renewal`), leads nothing until it has, and comes back when it has caught up. Where it is the only one in sync it
+leads, in the next epoch.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ class Replica:
         self.halted: ReplicaHalted | None = None
         """Why it takes part in nothing any more, until somebody has looked at it."""
         self.renewal: IsrProposal | None = None
-        """Where this node is to lead, and may have led in that epoch before: what it asks the controller for."""
+        """While its log was opened anew, and it is in sync by the metadata: what it asks the controller for."""
+        self._reopened_in: int | None = None
+        """The leader epoch in which the log was opened anew, until it is out of sync or may lead."""
         self._high_watermark = 0
 
     @property
@@ -49,22 +53,23 @@ class Replica:
         self, view: PartitionView, log: ReplicaLog, node_epoch: int, now_ms: int, *, resumed: bool = False
     ) -> bool:
         """Take a view; whether the role, or its epoch, is another one now. `node_epoch`: of our registration;
-        `resumed`: what is new here may have led before, in another process or before its log was opened anew."""
+        `resumed`: what is new here was here before, under the same registration: its log is opened anew."""
         if self.view is not None and (view.order < self.view.order or view == self.view):
             return False
         previous, self.view = self.view, view
+        if previous is None and resumed:
+            self._reopened_in = view.leader_epoch
+        self.renewal = self._due_renewal(view, node_epoch)
         if previous is not None and view.leader_epoch == previous.leader_epoch:
             if self.leader is not None:
                 self.leader.changed(view, log, now_ms)
             elif self.follower is not None:
                 self.follower.view = view
-            elif self.renewal is not None:
-                self.renewal = self._renewal(view, node_epoch)
             return False
         self._high_watermark = max(self.high_watermark, log.start_offset)
         if previous is not None and view.unclean_epoch > previous.leader_epoch and view.leader != self.node:
             self._high_watermark = log.start_offset
-        self.leader = self.follower = self.renewal = None
+        self.leader = self.follower = None
         if log.last_epoch > view.leader_epoch:
             self.halt(
                 ReplicaHalted(
@@ -74,15 +79,26 @@ class Replica:
             )
         elif self.halted is not None or not {self.node, view.leader} <= set(view.replicas):
             return True
-        elif view.leader == self.node and resumed and previous is None:
-            self.renewal = self._renewal(view, node_epoch)
-        elif view.leader == self.node:
-            self.leader = Leader(self.node, node_epoch, view, log, self._high_watermark, now_ms)
-        else:
+        elif view.leader != self.node:
             self.follower = Follower(view, self._high_watermark)
+        elif self.renewal is None:
+            self.leader = Leader(self.node, node_epoch, view, log, self._high_watermark, now_ms)
         return True
 
-    def _renewal(self, view: PartitionView, node_epoch: int) -> IsrProposal:
+    def _due_renewal(self, view: PartitionView, node_epoch: int) -> IsrProposal | None:
+        """What is to be asked for while the metadata says that this log holds what it may lack."""
+        if self._reopened_in is None:
+            return None
+        is_alone = view.isr == (self.node,)
+        if self.node not in view.isr or (is_alone and view.leader_epoch > self._reopened_in):
+            self._reopened_in = None
+            return None
+        if is_alone and view.leader != self.node:
+            return None  # whoever elects it does so in another epoch
+        return self.resignation(view, node_epoch)
+
+    def resignation(self, view: PartitionView, node_epoch: int) -> IsrProposal:
+        """Asks the controller to count on this replica no more, as long as there is another one."""
         isr = tuple((node, node_epoch if node == self.node else -1) for node in view.isr)
         return IsrProposal(
             view.partition, self.node, view.leader_epoch, view.partition_epoch, isr, renews=True
@@ -104,7 +120,8 @@ class Replica:
         """It leads, or it follows and the metadata has it among those in sync."""
         if self.leader is not None:
             return True
-        return self.follower is not None and self.view is not None and self.node in self.view.isr
+        is_in_sync = self.view is not None and self.node in self.view.isr and self.renewal is None
+        return self.follower is not None and is_in_sync
 
     def must_lead(self) -> Leader:
         """The leader's state; raises what a client is to be told where there is none."""
@@ -119,8 +136,8 @@ class Replica:
             )
         if self.renewal is not None:
             raise NotLeader(
-                f"partition id {self.partition}: node {self.node} waits for a new leader epoch. Fetch metadata, then "
-                "retry"
+                f"partition id {self.partition}: node {self.node} opened its log anew, and waits for another leader or "
+                "epoch. Fetch metadata, then retry"
             )
         raise NotLeader(
             f"partition id {self.partition} is not led by node {self.node}. Fetch metadata, then retry"

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ringlog.errors import RinglogError
 from ringlog.replication.leader import Leader, Serve, Verdict
-from ringlog.replication.messages import ReplicaFetch, Want
+from ringlog.replication.messages import ReplicaFetch, ReplicaHeld, Want
 from ringlog.replication.replica import Replica
 from ringlog.replication.view import ReplicaLog
 
@@ -48,7 +48,6 @@ class ServeSession:
         "fetch",
         "hot",
         "name",
-        "node_epoch",
         "prefix_of",
         "sequence",
         "told",
@@ -57,7 +56,6 @@ class ServeSession:
 
     def __init__(self, fetch: ReplicaFetch) -> None:
         self.name = (fetch.node_epoch, fetch.session)
-        self.node_epoch = fetch.node_epoch
         self.sequence = -1
         self.wants: dict[int, Want] = {}
         self.prefix_of: dict[int, Leader] = {}
@@ -106,14 +104,14 @@ class ServingDesk:
         plan = self._answer(session, now_ms)
         return plans + ([plan] if plan is not None else []), moved
 
-    def held(self, node: int, node_epoch: int, wants: Iterable[Want], now_ms: int) -> list[int]:
+    def held(self, report: ReplicaHeld, now_ms: int) -> list[int]:
         """A node reports what it holds by now, outside of its fetches; the partitions whose watermark moved."""
         moved = []
-        for want in wants:
+        for want in report.wants:
             try:
                 leader, log = self._led(want.partition)
                 before = leader.high_watermark
-                leader.fetched(node, node_epoch, want, log, now_ms)
+                leader.fetched(report.node, report.node_epoch, want, log, now_ms, report.session)
             except RinglogError:
                 continue  # its next fetch is told why
             if leader.high_watermark > before:
@@ -160,6 +158,7 @@ class ServingDesk:
 
     def _note(self, key: tuple[int, int], session: ServeSession, wants: list[Want], now_ms: int) -> list[int]:
         moved = []
+        node_epoch, number = session.name
         for want in wants:
             partition = want.partition
             session.wants[partition] = want
@@ -169,7 +168,7 @@ class ServingDesk:
             try:
                 leader, log = self._led(partition)
                 before = leader.high_watermark
-                verdict = leader.fetched(key[0], session.node_epoch, want, log, now_ms)
+                verdict = leader.fetched(key[0], node_epoch, want, log, now_ms, number)
             except RinglogError:
                 session.hot[partition] = None  # the answer says why
                 continue
@@ -206,7 +205,7 @@ class ServingDesk:
                 if session.prefix_of.get(partition) is leader and want.fetch_offset >= log.start_offset:
                     verdict = Serve(want.fetch_offset)
                 else:
-                    verdict = leader.fetched(fetch.node, fetch.node_epoch, want, log, now_ms)
+                    verdict = leader.fetched(fetch.node, fetch.node_epoch, want, log, now_ms, fetch.session)
                 if isinstance(verdict, Serve):
                     session.told[partition] = want.leader_epoch, log.start_offset
                 if leader.high_watermark > before:

@@ -79,7 +79,8 @@ class IsrProposal(NamedTuple):
     isr: tuple[tuple[int, int], ...]
     """(node, broker epoch of the registration under which it fetched): a node that restarted since is refused."""
     renews: bool = False
-    """It wants a new leader epoch, and the same in-sync replicas."""
+    """Of any replica: its log was opened anew, and may lack what it held. Others are to be in sync, and to lead; where
+    there is no other, it is to lead in a new epoch."""
 
     @property
     def nodes(self) -> tuple[int, ...]:

@@ -72,10 +72,11 @@ class ProposalDesk:
             return None if waits and is_sent else replica.renewal
         if replica.leader is None:
             return None
-        proposal = None
-        # One that a full disk has closed counts records that it could not write: nobody can have them.
-        if hosted.log.status is LogStatus.OPEN:
-            proposal = replica.leader.propose(HostedLog(hosted.log), self._lag_ms_max, now_ms, self._lives)
+        view = replica.leader.view
+        if hosted.log.status is not LogStatus.OPEN and len(view.isr) > 1:
+            # Its disk is full: others can write. It counts records that it could not, so it judges nobody.
+            return None if waits else replica.resignation(view, replica.leader.node_epoch)
+        proposal = replica.leader.propose(HostedLog(hosted.log), self._lag_ms_max, now_ms, self._lives)
         return replica.leader.pending if proposal is None and not waits else proposal
 
     def _ask(self, controller: Outlet, changes: list[IsrChange], now_ms: int) -> None:

@@ -69,9 +69,9 @@ class ReplicationDesk:
         self._committed = committed
         self._role_changed = role_changed
         self._first_session = incarnation << 32
-        self._is_first = incarnation <= 1
-        self._led_epochs: dict[int, int] = {}
-        """The last epoch in which this process led each partition that it has led; also of those that are closed."""
+        self._opened: set[int] | None = set() if incarnation <= 1 else None
+        """Partitions whose logs were open here before, since this node was registered, also by former processes: opened
+        anew, they may lack what they held. None until the metadata say which a former process had."""
         self._desk = ServingDesk(self._find)
         self._fetchers: dict[Lane, Fetcher] = {}
         self._throttle = Throttle()
@@ -101,6 +101,8 @@ class ReplicationDesk:
             self._node_epoch = broker.broker_epoch
             for fetcher in self._fetchers.values():
                 fetcher.registered(broker.broker_epoch)
+        if self._opened is None:
+            self._opened = set(self._hosting.image.partitions)
         self._follow_rate(now_ms)
         for hosted in list(self._hosting.hosted.values()):
             if hosted.replica is not None:
@@ -133,23 +135,21 @@ class ReplicationDesk:
         record, broker = image.partitions.get(hosted.partition), image.brokers.get(image.node_id)
         if replica is None or record is None or broker is None:
             return
-        changed = replica.follow(
-            self._view(hosted, record),
-            HostedLog(hosted.log),
-            broker.broker_epoch,
-            now_ms,
-            resumed=not self._is_first or self._led_epochs.get(hosted.partition) == record.leader_epoch,
-        )
+        is_new = replica.view is None
+        resumed = self._opened is None or hosted.partition in self._opened
+        view, log = self._view(hosted, record), HostedLog(hosted.log)
+        changed = replica.follow(view, log, broker.broker_epoch, now_ms, resumed=is_new and resumed)
+        if self._opened is not None:
+            self._opened.add(hosted.partition)
+        if replica.leader is None and replica.renewal is None:
+            self._leading.pop(hosted.partition, None)
+        else:
+            self._leading[hosted.partition] = hosted
+        if replica.renewal is not None:
+            self._look_ms = 0  # nobody leads, or could lead, before the controller has answered
         if changed:
             self._unfollow(hosted.partition)
-            self._leading.pop(hosted.partition, None)
-            if replica.renewal is not None:
-                self._leading[hosted.partition] = hosted
-                self._look_ms = 0  # nobody can write before the controller has answered
-            if replica.leader is not None:
-                self._leading[hosted.partition] = hosted
-                self._led_epochs[hosted.partition] = record.leader_epoch
-            else:
+            if replica.leader is None:
                 why = NotLeader(f"{hosted.name} is not led by this node any more. Fetch metadata, then retry")
                 hosted.acks.refuse_all(why)
                 hosted.leader_acks.refuse_all(why)
@@ -157,7 +157,7 @@ class ReplicationDesk:
                 if replica.high_watermark < (hosted.log.committed_offset or 0):
                     # After an unclean election: what was committed here may not be any more.
                     hosted.log.committed_offset = replica.high_watermark
-                self._follow_leader(hosted, record)
+                self._follow_leader(hosted, record, is_anew=is_new and resumed)
             elif replica.halted is not None:
                 _log.error("%s takes part in nothing: %s", hosted.name, replica.halted)
             self._role_changed(hosted)
@@ -179,7 +179,8 @@ class ReplicationDesk:
             record.unclean_epoch,
         )
 
-    def _follow_leader(self, hosted: HostedPartition, record: Partition) -> None:
+    def _follow_leader(self, hosted: HostedPartition, record: Partition, *, is_anew: bool) -> None:
+        """`is_anew`: with a log that the leader may know a later state of."""
         assert hosted.replica is not None
         shard = record.shard_on(record.leader)
         assert shard is not None, "who leads is a replica"
@@ -190,6 +191,8 @@ class ReplicationDesk:
             epoch = image.brokers[image.node_id].broker_epoch
             fetcher = Fetcher(image.node_id, epoch, self._shard, self._first_session, throttle=self._throttle)
             self._fetchers[lane] = fetcher
+        if is_anew:
+            fetcher.reopened()
         fetcher.add(hosted.replica, HostedLog(hosted.log))
         self._lane_of[hosted.partition] = lane
 
@@ -214,7 +217,7 @@ class ReplicationDesk:
         if asker.api_key == NodeApi.REPLICA_HELD:
             held = decode_held(body)
             _require_node(held.node, node)
-            self._moved(self._desk.held(held.node, held.node_epoch, held.wants, now_ms))
+            self._moved(self._desk.held(held, now_ms))
         elif flags:
             return self._take_answer((node, asker.correlation), flags, body, now_ms)
         else:

@@ -152,7 +152,7 @@ class SimBroker:
             self._send_plans(plans)
             self._committed(moved)
         elif isinstance(message, ReplicaHeld):
-            self._committed(self._desk.held(message.node, message.node_epoch, message.wants, self._now_ms()))
+            self._committed(self._desk.held(message, self._now_ms()))
         elif isinstance(message, Fetched):
             self._take_fetched(source, message)
         elif isinstance(message, Produce):
@@ -214,12 +214,19 @@ class SimBroker:
             for hosted in self.hosted.values()
         )
 
-    def reopen(self, kept: Random) -> None:
+    @property
+    def is_sure(self) -> bool:
+        """No replica here may lack what the metadata say that it holds."""
+        return all(hosted.replica.renewal is None for hosted in self.hosted.values())
+
+    def reopen(self, kept: Random, *, rotten: bool = False) -> None:
         """What a shard's process does that died and was started again: the node is still registered, and leads what it
-        led; what the replicas knew is gone, and of what was not flushed some is."""
+        led; what the replicas knew is gone, and of what was not flushed some is; `rotten`: also of what was."""
         for partition, hosted in self.hosted.items():
             view, log = hosted.replica.view, hosted.log
-            log.truncate(kept.randint(log.flushed_offset, log.end_offset))
+            log.truncate(
+                kept.randint(log.flushed_offset // 2 if rotten else log.flushed_offset, log.end_offset)
+            )
             self._flush(hosted)
             hosted.replica = Replica(self.node, partition)
             hosted.proposed_ms = 0.0
@@ -242,7 +249,10 @@ class SimBroker:
             if replica.follower is not None:
                 if self.truncates_to_watermark and replica.high_watermark < hosted.log.end_offset:
                     hosted.log.truncate(replica.high_watermark)
-                self._fetcher(view.leader).add(replica, hosted.log)
+                fetcher = self._fetcher(view.leader)
+                if resumed:
+                    fetcher.reopened()
+                fetcher.add(replica, hosted.log)
             self._send_plans(self._desk.grown(partition, self._now_ms()))
         if replica.high_watermark > before:
             self._committed([partition])

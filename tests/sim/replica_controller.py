@@ -202,7 +202,7 @@ class SimController:
         view = self.views[proposal.partition]
         joining = [(node, epoch) for node, epoch in proposal.isr if node not in view.isr]
         fits = (
-            view.leader == proposal.leader
+            (view.leader == proposal.leader or proposal.renews)
             and view.leader_epoch == proposal.leader_epoch
             and view.partition_epoch == proposal.partition_epoch
             and all(
@@ -213,12 +213,21 @@ class SimController:
             self._refuse(proposal)
             return
         if proposal.renews:
-            self._change(view._replace(leader_epoch=view.leader_epoch + 1))
+            self._relieve(view, proposal.leader)
             return
         isr = tuple(node for node in proposal.nodes if node in view.isr or self._alive(node))
         self.lost -= {(view.partition, node) for node in isr if node not in view.isr}
         self._change(view._replace(isr=isr), also_same=True)
         self.taken(self.views[view.partition])
+
+    def _relieve(self, view: PartitionView, node: int) -> None:
+        """Who may lack what it held is in sync no more, unless it is the last."""
+        others = tuple(member for member in view.isr if member != node)
+        leader, epoch = view.leader, view.leader_epoch
+        if leader == node:
+            leader, epoch = next((member for member in others if self._alive(member)), node), epoch + 1
+        isr = others if others and leader != node else view.isr
+        self._change(view._replace(leader=leader, leader_epoch=epoch, isr=isr), also_same=True)
 
     def _refuse(self, proposal: IsrProposal) -> None:
         view = self.views[proposal.partition]

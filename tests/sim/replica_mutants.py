@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import msgspec
 
+from ringlog.controller import leaders as leaders_module
 from ringlog.controller import unclean as unclean_module
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import MetadataRecord, Partition
@@ -125,6 +126,19 @@ def _starting_afresh(method: Callable[..., bool]) -> Callable[..., bool]:
     return follow
 
 
+def _trusting_its_log(self: Replica, view: PartitionView, node_epoch: int) -> IsrProposal | None:
+    """Replica._due_renewal of one that needs a new epoch to lead in, and thinks that it lacks nothing."""
+    if self._reopened_in is None or view.leader != self.node or view.leader_epoch > self._reopened_in:
+        self._reopened_in = None
+        return None
+    return self.resignation(view, node_epoch)
+
+
+def _trusting_its_word(image: MetadataImage, partition: Partition, node_id: int) -> Partition:
+    """leaders.relieved, of a controller that thinks so, too."""
+    return leaders_module.renewed(partition)
+
+
 def _ending_at_any_refusal(
     self: Leader, proposal: IsrProposal, leader_epoch: int, partition_epoch: int, log: ReplicaLog
 ) -> bool:
@@ -174,6 +188,10 @@ MUTANTS: dict[str, Mutant] = {
         [(Replica, "follow", _starting_afresh(Replica.follow))],
         ("reopen", "reopen", "reopen", "kill", "isolate", "rough", "slow_disk"),
         seen_at=185,
+    ),
+    "who opened a rotten log anew goes on to lead, in another epoch": Mutant(
+        [(Replica, "_due_renewal", _trusting_its_log), (leaders_module, "relieved", _trusting_its_word)],
+        ("reopen", "reopen", "reopen", "kill", "isolate", "slow_disk"),
     ),
     "a refused copy ends a proposal that was taken": Mutant(
         [(Leader, "refused", _ending_at_any_refusal)],

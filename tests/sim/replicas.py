@@ -44,7 +44,8 @@ class ReplicaStorm(Storm):
 
     def _is_healing(self) -> bool:
         hurt, views = self._hurt, self._world.controller.views.values()
-        if hurt is not None and hurt.up and all(hurt.node_id in view.isr for view in views):
+        is_whole = hurt is not None and hurt.up and hurt.process.is_sure
+        if hurt is not None and is_whole and all(hurt.node_id in view.isr for view in views):
             self._hurt = hurt = None
         return hurt is not None and not self._over
 
@@ -67,8 +68,11 @@ class ReplicaStorm(Storm):
                 return
             hurts = machine.process.proposes if with_proposal else machine.process.leads_ahead
             if hurts or self._scheduler.now_ms >= until_ms:
-                self._note(f"replicas of {machine.node_id} are opened anew")
-                machine.process.reopen(self._scheduler.random)
+                rotten = self._may_hurt() and self._scheduler.random.random() < 0.3
+                self._note(f"replicas of {machine.node_id} are opened anew{', rotten' if rotten else ''}")
+                if rotten:
+                    self._hurt, self._world.watcher.hurt = machine, machine.node_id
+                machine.process.reopen(self._scheduler.random, rotten=rotten)
             else:
                 self._scheduler.after(1.0, look)
 

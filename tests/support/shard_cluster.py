@@ -145,8 +145,19 @@ class ShardCluster:
                 if error:
                     self.refuse(node, frame.correlation, error)
                 elif change.partition_epoch == self.record.partition_epoch:
-                    self.tell(isr=isr, leader_epoch=self.record.leader_epoch + change.renews)
+                    if change.renews:
+                        self.relieve(node)
+                    else:
+                        self.tell(isr=isr)
         return wishes
+
+    def relieve(self, node: int) -> None:
+        """A node that may lack what it held is in sync no more, unless it is the last."""
+        others = tuple(member for member in self.record.isr if member != node)
+        if self.record.leader == node:
+            self.elect(others[0] if others else node, isr=others or self.record.isr)
+        else:
+            self.tell(isr=others)
 
     def refuse(self, node: int, number: int, error: int) -> None:
         """A leader is told that the proposal which it sent with a request was not taken; and how the partition is."""

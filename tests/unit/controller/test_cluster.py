@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 
 from ringlog.controller import brokers, isr, leaders
@@ -285,7 +286,7 @@ def test_a_change_that_does_not_fit_changes_nothing(wrong: dict[str, Any]):
     assert image.partitions[mine.partition] == mine
 
 
-def test_a_leader_that_may_have_lost_what_it_sent_leads_in_a_new_epoch():
+def test_a_leader_that_may_lack_what_it_held_leads_no_more():
     image = cluster()
     mine = led_by(image, 2)
     change = IsrChange(
@@ -293,12 +294,45 @@ def test_a_leader_that_may_have_lost_what_it_sent_leads_in_a_new_epoch():
     )
     state = alter(image, 2, change).partitions[0]
     after = image.partitions[mine.partition]
-    assert (state.error, after.leader, after.isr) == (0, 2, mine.isr), (
-        "who is in sync stays so, whatever it names"
-    )
+    others = tuple(member for member in mine.isr if member != 2)
+    assert (state.error, after.leader in others, after.isr) == (0, True, others)
     assert (after.leader_epoch, after.partition_epoch) == (mine.leader_epoch + 1, mine.partition_epoch + 1)
     assert alter(image, 2, change).partitions[0].error != 0, "a copy of it"
     assert image.partitions[mine.partition] == after
+
+
+def test_a_follower_that_may_lack_what_it_held_is_in_sync_no_more():
+    image = cluster()
+    mine = led_by(image, 2)
+    epochs = mine.leader_epoch, mine.partition_epoch
+    assert alter(image, 3, IsrChange(mine.partition, *epochs, [], renews=True)).partitions[0].error == 0
+    after = image.partitions[mine.partition]
+    assert (after.leader, set(after.isr)) == (2, {1, 2})
+    assert (after.leader_epoch, after.partition_epoch) == (mine.leader_epoch, mine.partition_epoch + 1)
+
+
+def test_who_may_lack_what_it_held_and_is_the_last_in_sync_leads_in_a_new_epoch():
+    image = cluster()
+    for node_id in (1, 3):
+        replay(image, brokers.fence(image, node_id))
+    mine = led_by(image, 2)
+    assert mine.isr == (2,)
+    change = IsrChange(mine.partition, mine.leader_epoch, mine.partition_epoch, [], renews=True)
+    assert alter(image, 2, change).partitions[0].error == 0
+    after = image.partitions[mine.partition]
+    assert (after.leader, after.isr) == (2, (2,))
+    assert (after.leader_epoch, after.partition_epoch) == (mine.leader_epoch + 1, mine.partition_epoch + 1)
+
+
+def test_rather_one_that_leaves_leads_than_one_that_may_lack_what_it_held():
+    image = cluster()
+    replay(image, brokers.fence(image, 3))
+    mine = led_by(image, 2)
+    image.brokers[1] = msgspec.structs.replace(image.brokers[1], leaving=True)
+    change = IsrChange(mine.partition, mine.leader_epoch, mine.partition_epoch, [], renews=True)
+    assert alter(image, 2, change).partitions[0].error == 0
+    after = image.partitions[mine.partition]
+    assert (after.leader, after.isr) == (1, (1,))
 
 
 def test_a_replica_that_restarted_since_it_fetched_does_not_come_into_sync():

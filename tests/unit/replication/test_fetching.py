@@ -212,7 +212,7 @@ def test_what_is_held_is_reported_beside_the_fetch_and_commits():
     fetcher.progressed(0)
     report = fetcher.report()
     assert [(want.partition, want.held_offset) for want in report.wants] == [(0, 4)]
-    assert desk.held(2, 200, report.wants, 2) == [0]
+    assert desk.held(report, 2) == [0]
     assert leader.replicas[0].high_watermark == 4
     assert fetcher.report() is None
 
@@ -353,9 +353,9 @@ def test_a_follower_whose_log_begins_too_early_is_told_once():
     assert desk.fetch("net", fetcher.next_fetch(1, ROOM), 1)[0] == [], "it takes a while to be durable there"
     follower.logs[1].delete_below(5)
     fetcher.progressed(1)
-    (want,) = fetcher.report().wants
-    assert want.start_offset == 5
-    desk.held(2, 200, [want], 2)
+    report = fetcher.report()
+    assert [want.start_offset for want in report.wants] == [5]
+    desk.held(report, 2)
     assert leader.replicas[1].leader.is_deleted(5, leader.logs[1])
 
 

@@ -131,22 +131,50 @@ def test_what_was_committed_before_an_unclean_election_is_void_in_a_follower_alo
     assert three.replica.high_watermark == 10, "of an election that was known before"
 
 
-def test_nobody_leads_a_second_time_in_one_epoch():
+def test_who_opened_its_log_anew_leads_nothing_while_another_one_is_in_sync():
     one = Node(1)
     assert one.replica.follow(VIEW, one.log, one.node_epoch, 0, resumed=True)
     assert one.replica.leader is None
     assert one.replica.renewal == IsrProposal(
         PARTITION, 1, 5, 10, ((1, one.node_epoch), (2, -1), (3, -1)), renews=True
     )
-    with pytest.raises(NotLeader, match="new leader epoch"):
+    with pytest.raises(NotLeader, match="opened its log anew"):
         one.replica.must_lead()
     one.follow(VIEW._replace(isr=(1, 2), partition_epoch=11))
     assert one.replica.leader is None and one.replica.renewal.partition_epoch == 11
-    assert one.follow(VIEW._replace(leader_epoch=6, partition_epoch=12))
+    one.follow(VIEW._replace(leader_epoch=6, partition_epoch=12))
+    assert one.replica.leader is None, "it was elected by somebody who has not heard it"
+    assert one.replica.renewal.leader_epoch == 6
+    one.follow(VIEW._replace(leader=2, leader_epoch=7, partition_epoch=13, isr=(2, 3)))
+    assert one.replica.follower is not None and one.replica.renewal is None
+    one.follow(VIEW._replace(leader_epoch=8, partition_epoch=15))
+    assert one.replica.leader is not None, "it has caught up meanwhile, as its leader says"
+
+
+def test_who_opened_its_log_anew_and_is_the_only_one_in_sync_leads_in_another_epoch():
+    one, alone = Node(1), VIEW._replace(isr=(1,))
+    one.replica.follow(alone, one.log, one.node_epoch, 0, resumed=True)
+    assert one.replica.leader is None and one.replica.renewal is not None
+    one.follow(alone._replace(leader_epoch=6, partition_epoch=11))
     assert one.replica.leader is not None and one.replica.renewal is None
 
 
-def test_who_resumes_and_is_not_to_lead_follows():
+def test_who_waits_to_be_elected_asks_for_nothing():
+    one, alone = Node(1), VIEW._replace(isr=(1,), leader=NO_LEADER)
+    one.replica.follow(alone, one.log, one.node_epoch, 0, resumed=True)
+    assert one.replica.renewal is None
+    one.follow(alone._replace(leader=1, leader_epoch=6, partition_epoch=11))
+    assert one.replica.leader is not None
+
+
+def test_a_follower_that_opened_its_log_anew_leaves_the_in_sync_ones_and_serves_no_readers_until_then():
     two = Node(2)
     two.replica.follow(VIEW, two.log, two.node_epoch, 0, resumed=True)
+    assert two.replica.follower is not None and not two.replica.serves_readers
+    assert two.replica.renewal == IsrProposal(
+        PARTITION, 2, 5, 10, ((1, -1), (2, two.node_epoch), (3, -1)), renews=True
+    )
+    two.follow(VIEW._replace(isr=(1, 3), partition_epoch=11))
     assert two.replica.follower is not None and two.replica.renewal is None
+    two.follow(VIEW._replace(partition_epoch=12))
+    assert two.replica.serves_readers

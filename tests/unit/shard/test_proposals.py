@@ -99,7 +99,7 @@ def refused(cluster: ShardCluster, value: bytes, acks: Acks = Acks.ALL) -> bool:
 
 
 @pytest.mark.parametrize("acks", [Acks.ALL, Acks.LEADER])
-def test_a_shard_that_restarts_takes_nothing_before_it_has_a_new_epoch(acks):
+def test_a_shard_that_restarts_takes_nothing_before_it_was_relieved_and_elected_again(acks):
     cluster, _ = proposing()
     sent(cluster)  # it is on its way: the controller may take it at any time
     cluster.restart_shard(1)
@@ -115,14 +115,16 @@ def test_a_shard_that_restarts_takes_nothing_before_it_has_a_new_epoch(acks):
     )
     cluster.run(PROPOSE_AGAIN_MS // 50, after_ms=50)
     assert renewals(cluster) == [(epochs[0], epochs[1] + 1, True)], "it was not answered"
-    cluster.elect(1)
+    cluster.elect(2, isr=(2, 3))
+    cluster.run(10, after_ms=10)
+    cluster.elect(1, isr=(1, 2, 3))
     cluster.run(10, after_ms=10)
     cluster.worlds[1].produce(b"b", acks=acks)
     cluster.run(30, after_ms=10)
     assert led(cluster).high_watermark == 2 and renewals(cluster) == []
 
 
-def test_a_partition_that_was_opened_anew_has_to_have_a_new_epoch_too():
+def test_a_partition_that_was_opened_anew_has_to_be_relieved_too():
     cluster, _ = proposing()
     sent(cluster)
     world, faults = cluster.worlds[1], cluster.disks[1].faults
@@ -139,7 +141,7 @@ def test_a_partition_that_was_opened_anew_has_to_have_a_new_epoch_too():
     assert renewals(cluster) == [(cluster.record.leader_epoch, cluster.record.partition_epoch, True)]
 
 
-def test_a_leader_with_a_full_disk_does_not_take_its_followers_for_slow(monkeypatch):
+def test_a_leader_with_a_full_disk_lets_another_one_lead(monkeypatch):
     monkeypatch.setattr(Hosting, "_has_room", lambda *_: False)
     cluster = ShardCluster(lag_ms_max=1_000)
     cluster.worlds[1].produce(b"a")
@@ -154,10 +156,24 @@ def test_a_leader_with_a_full_disk_does_not_take_its_followers_for_slow(monkeypa
     assert [reply.error.code for reply in world.net.take()] == ["DISK_FULL"]
     cluster.cut = set()
     cluster.run(60, after_ms=50)
-    assert proposed(cluster) == []
+    asked = [decode_body(frame.body, AlterIsrRequest).changes[0] for frame in cluster.controllers[1].take()]
+    assert asked and all(change.renews for change in asked), (
+        "its followers lack what it could not write itself"
+    )
+    cluster.relieve(1)
+    cluster.worlds[2].produce(b"b")
+    cluster.run(60, after_ms=20)
+    assert cluster.values(2) == cluster.values(3) == [b"a", b"b"]
+    faults._by_kind.clear()
+    monkeypatch.setattr(Hosting, "_has_room", lambda *_: True)
+    for _ in range(10):
+        world.core.hosting.work(world.now_ms)
+        cluster.run(60, after_ms=20)
+    assert cluster.values(1) == [b"a", b"b"]
+    assert cluster.answer_proposals()[-1:] == [(1, 2, 3)], "it has caught up"
 
 
-def test_what_a_leader_has_sent_and_lost_is_cut_by_those_who_have_it():
+def test_what_a_leader_has_sent_and_lost_stays_where_others_have_it():
     cluster = ShardCluster()
     cluster.worlds[1].produce(b"a")
     cluster.run()
@@ -172,10 +188,72 @@ def test_what_a_leader_has_sent_and_lost_is_cut_by_those_who_have_it():
     assert cluster.values(1) == [b"a"]
     cluster.run(1)
     assert cluster.answer_proposals() == [(1, 2, 3)]
+    cluster.worlds[2].produce(b"other")
+    cluster.run(40, after_ms=20)
+    assert cluster.values(1) == cluster.values(2) == cluster.values(3) == [b"a", b"lost", b"other"]
+
+
+def test_what_a_leader_alone_has_sent_and_lost_is_cut_by_those_who_have_it():
+    cluster = ShardCluster(min_insync=1)
+    cluster.worlds[1].produce(b"a")
+    cluster.run()
+    cluster.disks[1].hold_all("write")
+    cluster.worlds[1].produce(b"lost")
+    cluster.run()
+    cluster.tell(isr=(1,))
+    cluster.disks[1] = cluster.disks[1].crash(random.Random(1), survival=0.0)
+    cluster.restart_shard(1)
+    cluster.run(1)
+    assert cluster.answer_proposals() == [(1,)]
     cluster.worlds[1].produce(b"other")
     cluster.run(40, after_ms=20)
     assert cluster.values(1) == cluster.values(2) == cluster.values(3) == [b"a", b"other"]
     assert led(cluster).high_watermark == 2
+
+
+def rotten_tail(cluster: ShardCluster, node: int, value: bytes) -> None:
+    """A node's shard dies, and what a record is made of is not what was flushed."""
+    disk = cluster.disks[node].after_death(1)
+    directory = f"{cluster.worlds[node].store.root}/events-0"
+    path = next(f"{directory}/{name}" for name, _ in disk.list_dir(directory) if name.endswith(".log"))
+    data = bytearray(disk.content(path))
+    data[data.rindex(value)] ^= 1
+    disk.put(path, bytes(data))
+    cluster.disks[node] = disk
+    cluster.restart_shard(node)
+
+
+def test_what_rotted_on_the_leader_is_not_cut_from_the_others_when_its_shard_restarts():
+    cluster = ShardCluster()
+    for value in (b"a", b"b"):
+        cluster.worlds[1].produce(value)
+        cluster.run(30, after_ms=10)
+    rotten_tail(cluster, 1, b"b")
+    assert cluster.values(1) == [b"a"]
+    for _ in range(20):
+        cluster.run(5, after_ms=20)
+        cluster.answer_proposals()
+    assert cluster.record.leader == 2 and set(cluster.record.isr) == {1, 2, 3}
+    assert cluster.values(1) == cluster.values(2) == cluster.values(3) == [b"a", b"b"]
+
+
+def test_a_follower_whose_log_went_back_is_not_in_sync_until_it_has_caught_up():
+    cluster = ShardCluster()
+    for value in (b"a", b"b"):
+        cluster.worlds[1].produce(value)
+        cluster.run(30, after_ms=10)
+    rotten_tail(cluster, 2, b"b")
+    cluster.run(1)
+    cluster.cut = {2}  # it is heard by the controller alone
+    cluster.answer_proposals()
+    assert set(cluster.record.isr) == {1, 3}
+    cluster.run(30, after_ms=50)
+    assert cluster.answer_proposals() == [], "what its former process held counts no more"
+    cluster.cut = set()
+    for _ in range(20):
+        cluster.run(5, after_ms=20)
+        cluster.answer_proposals()
+    assert cluster.values(2) == [b"a", b"b"] and set(cluster.record.isr) == {1, 2, 3}
 
 
 def test_a_shard_that_is_the_first_of_its_node_or_is_elected_has_nothing_to_wait_for():
@@ -191,7 +269,8 @@ def test_an_answer_to_a_former_process_is_not_taken_for_one_to_this():
     (first,) = sent(cluster)
     cluster.restart_shard(1)
     cluster.run(1)
-    cluster.elect(1)
+    cluster.elect(2, isr=(2,))
+    cluster.elect(1, isr=(1, 2))
     cluster.run(30, after_ms=10)
     mine = cluster.controllers[1].take()[-1].correlation
     leader = led(cluster)
