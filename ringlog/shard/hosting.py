@@ -152,6 +152,11 @@ class Hosting:
         return not self._to_open and not self._removing
 
     @property
+    def closed(self) -> list[int]:
+        """Partitions that could not be opened, or reopened: nobody is served from them here."""
+        return [partition for partition in self._retry_at_ms if partition not in self.hosted]
+
+    @property
     def has_to_open(self) -> bool:
         """`work` has something to do at once."""
         return bool(self._to_open)

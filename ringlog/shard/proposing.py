@@ -53,13 +53,26 @@ class ProposalDesk:
 
     def propose(self, controller: Outlet, now_ms: int) -> None:
         """Ask for the changes that are due."""
-        changes = []
+        changes = self._resignations(now_ms)
         for hosted in self._leading.values():
             proposal = self._due(hosted, now_ms)
             if proposal is not None:
                 changes.append(self._change(proposal))
         for at in range(0, len(changes), FETCH_PARTITIONS_MAX):
             self._ask(controller, changes[at : at + FETCH_PARTITIONS_MAX], now_ms)
+
+    def _resignations(self, now_ms: int) -> list[IsrChange]:
+        """Of partitions that a disk keeps closed here, while others are in sync with them."""
+        image, changes = self._hosting.image, []
+        for partition in self._hosting.closed:
+            record, sent = image.partitions.get(partition), self._sent.get(partition)
+            if record is None or image.node_id not in record.isr or len(record.isr) < 2:
+                continue
+            me = (image.node_id, image.brokers[image.node_id].broker_epoch)
+            change = IsrChange(partition, record.leader_epoch, record.partition_epoch, [me], renews=True)
+            if sent is None or sent.change != change or now_ms - sent.at_ms >= PROPOSE_AGAIN_MS:
+                changes.append(change)
+        return changes
 
     def _due(self, hosted: HostedPartition, now_ms: int) -> IsrProposal | None:
         """What is new, or was not answered for long."""

@@ -389,7 +389,7 @@ class ReplicationDesk:
         if self._fetchers:
             self.ask(now_ms)
         self._send_plans(self._desk.expire(now_ms), now_ms)
-        if self._leading and now_ms >= self._look_ms:
+        if now_ms >= self._look_ms and (self._leading or self._hosting.closed):
             self._look_ms = now_ms + LOOK_MS
             if self.controller is not None:
                 self._proposals.propose(self.controller, now_ms)
@@ -430,13 +430,14 @@ class ReplicationDesk:
     @property
     def _is_idle(self) -> bool:
         """No replicated partition is here: a node by itself pays nothing for those that might be."""
-        return not self._fetchers and not self._leading and self._desk.is_idle
+        is_leading = self._leading or self._hosting.closed
+        return not self._fetchers and not is_leading and self._desk.is_idle
 
     def _next_due_ms(self) -> int | None:
         due = [at for at in (self._desk.next_deadline_ms,) if at is not None]
         if self.peers is not None:
             due += [at for at in (fetcher.due_ms() for fetcher in self._fetchers.values()) if at is not None]
-        if self._leading:
+        if self._leading or self._hosting.closed:
             due.append(self._look_ms)
         return min(due, default=None)
 

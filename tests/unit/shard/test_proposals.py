@@ -141,6 +141,31 @@ def test_a_partition_that_was_opened_anew_has_to_be_relieved_too():
     assert renewals(cluster) == [(cluster.record.leader_epoch, cluster.record.partition_epoch, True)]
 
 
+def test_a_leader_whose_log_cannot_be_opened_lets_another_one_lead(monkeypatch):
+    cluster = ShardCluster()
+    cluster.worlds[1].produce(b"a")
+    cluster.run()
+    world, faults = cluster.worlds[1], cluster.disks[1].faults
+    for number in range(10):
+        faults.fail("write", nth=world.disk._kinds["write"] + number)
+    monkeypatch.setattr(world.store, "reopen", _failing)
+    world.produce(b"lost")
+    world.settle()
+    cluster.run(20, after_ms=50)
+    assert PARTITION not in world.core.hosting.hosted
+    assert renewals(cluster)[0] == (cluster.record.leader_epoch, cluster.record.partition_epoch, True)
+    cluster.relieve(1)
+    cluster.run(20, after_ms=50)
+    assert renewals(cluster) == [], "it is out of sync: nobody waits for it"
+    cluster.worlds[2].produce(b"b")
+    cluster.run(60, after_ms=20)
+    assert cluster.values(2) == cluster.values(3) and cluster.values(2)[-1] == b"b"
+
+
+def _failing(*_: object, **__: object) -> None:
+    raise OSError(errno.EIO, "the disk is gone")
+
+
 def test_a_leader_with_a_full_disk_lets_another_one_lead(monkeypatch):
     monkeypatch.setattr(Hosting, "_has_room", lambda *_: False)
     cluster = ShardCluster(lag_ms_max=1_000)
