@@ -63,10 +63,13 @@ def heartbeat(image: MetadataImage, request: BrokerHeartbeatRequest, *, committe
     """A node lives. It may serve once it knows the metadata that was committed when it was heard."""
     broker = require_broker(image, request.node_id, request.broker_epoch)
     records: list[MetadataRecord] = []
-    if request.want_stop and not broker.leaving:
-        broker = msgspec.structs.replace(broker, leaving=True)
-        records = [broker, *leaders.handed_over(leaders.with_broker(image, broker), broker.node_id)]
-    elif broker.fenced and not request.want_stop and request.metadata_version >= committed_version:
+    if request.want_stop:
+        if not broker.leaving:
+            broker = msgspec.structs.replace(broker, leaving=True)
+            records = [broker]
+        # Every time: who could not take over when it asked to leave may have come into sync since.
+        records += leaders.handed_over(leaders.with_broker(image, broker), broker.node_id)
+    elif broker.fenced and request.metadata_version >= committed_version:
         broker = msgspec.structs.replace(broker, fenced=False)
         records = [broker, *leaders.returned(leaders.with_broker(image, broker), broker.node_id)]
 

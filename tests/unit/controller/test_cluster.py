@@ -401,6 +401,31 @@ def test_a_node_that_leaves_in_order_hands_over_first():
         create_topic(image, CreateTopicRequest("u", 1, 3), shards=1, default_partitions=1, nodes=6)
 
 
+def test_a_node_that_leaves_hands_over_to_who_comes_into_sync_after_it_asked():
+    image = cluster(partitions=1)
+    (before,) = everything(image)
+    others = [node_id for node_id in before.replicas if node_id != before.leader]
+    for node_id in others:
+        replay(image, brokers.fence(image, node_id))
+    leave = BrokerHeartbeatRequest(
+        before.leader, image.brokers[before.leader].broker_epoch, 9, want_stop=True
+    )
+    done(image, brokers.heartbeat(image, leave, committed_version=9))
+    assert everything(image)[0].leader == before.leader, "nobody could take over"
+    for node_id in others:
+        join(image, node_id, "b")
+    (alone,) = everything(image)
+    grown = IsrChange(
+        alone.partition, alone.leader_epoch, alone.partition_epoch, members(image, *alone.replicas)
+    )
+    assert alter(image, before.leader, grown).partitions[0].error == 0
+    outcome = brokers.heartbeat(image, leave, committed_version=9)
+    assert done(image, outcome) == BrokerHeartbeatReply(fenced=False, may_stop=True)
+    (after,) = everything(image)
+    assert after.leader in others and before.leader not in after.isr
+    assert brokers.heartbeat(image, leave, committed_version=9).records == [], "once is enough"
+
+
 def test_a_node_with_fewer_shards_serves_everything_all_the_same():
     image = cluster(partitions=12)
     join(image, 1, "b", shards=1)
