@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 NAMED_MAX = 5
 """Partitions that a line names; --json names all."""
+BEGUN = "The moves have begun; `ringlog cluster moves` tells how far they are."
+CANCELLED = (
+    "The moves are cancelled. The replicas may be in another order than before, and with it the preferred leader, "
+    "which is the first; `--replicas` names the order that you want."
+)
 
 
 def describe_cluster(bootstrap: str, *, as_json: bool) -> None:
@@ -115,7 +120,7 @@ def reassign(
     """Move partitions of a topic, or call moves off; whether all of it was taken."""
     with open_admin(bootstrap) as admin:
         moves = admin.reassign({TopicPartition(topic, partition): replicas for partition in partitions})
-    return _print_moves(moves, as_json=as_json)
+    return _print_moves(moves, begun=bool(replicas), as_json=as_json)
 
 
 def drain(bootstrap: str, node_id: int, *, undo: bool, as_json: bool) -> bool:
@@ -124,7 +129,7 @@ def drain(bootstrap: str, node_id: int, *, undo: bool, as_json: bool) -> bool:
         moves = admin.drain_node(node_id, undo=undo)
     if not moves and not as_json:
         print(f"Node {node_id} may have replicas again." if undo else f"Node {node_id} has no replicas.")
-    return _print_moves(moves, as_json=as_json)
+    return _print_moves(moves, begun=not undo, as_json=as_json)
 
 
 def remove(bootstrap: str, node_id: int, *, as_json: bool) -> None:
@@ -195,7 +200,8 @@ def _ids(nodes: Sequence[int]) -> str:
     return ",".join(map(str, nodes)) or "-"
 
 
-def _print_moves(moves: Sequence[Move], *, as_json: bool) -> bool:
+def _print_moves(moves: Sequence[Move], *, begun: bool, as_json: bool) -> bool:
+    """Say what became of each move that was asked for, or (not `begun`) called off; whether all of it was taken."""
     for move in moves:
         if as_json:
             print_json(
@@ -208,10 +214,12 @@ def _print_moves(moves: Sequence[Move], *, as_json: bool) -> bool:
             )
         elif move.error:
             print(f"{move.partition} stays: {move.message} ({move.error})")
-        else:
+        elif begun:
             print(f"{move.partition} is going to be on {', '.join(map(str, move.replicas))}.")
+        else:
+            print(f"{move.partition} stays on {', '.join(map(str, move.replicas))}.")
     if any(not move.error for move in moves) and not as_json:
-        print("The moves have begun; `ringlog cluster moves` tells how far they are.")
+        print(BEGUN if begun else CANCELLED)
     return not any(move.error for move in moves)
 
 

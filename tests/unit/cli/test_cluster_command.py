@@ -7,6 +7,9 @@ import json
 import pytest
 
 from cli.failures import ExitCode
+from ringlog.client.admin import Admin
+from ringlog.client.moving import Move
+from ringlog.model import TopicPartition
 from tests.support.fake_cluster import FakeCluster
 from tests.support.router import RouterNode
 
@@ -114,3 +117,28 @@ def test_a_node_by_itself_says_so(run):
 def test_another_node_answers_when_the_first_is_dead(ask, cluster):
     cluster.kill(1)
     assert "3 nodes" in ask("cluster", "describe").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("reassign", "orders", "-p", 0, "--replicas", "2,3"), "The moves have begun;"),
+        (
+            ("reassign", "orders", "-p", 0, "--cancel"),
+            "The moves are cancelled. The replicas may be in another order",
+        ),
+        (("drain", 3), "The moves have begun;"),
+        (("drain", 3, "--undo"), "The moves are cancelled. The replicas may be in another order"),
+    ],
+)
+def test_who_calls_moves_off_is_told_so(ask, monkeypatch, words, said):
+    taken = [Move(TopicPartition("orders", 0), [2, 3])]
+    monkeypatch.setattr(Admin, "reassign", lambda *_, **__: taken)
+    monkeypatch.setattr(Admin, "drain_node", lambda *_, **__: taken)
+    result = ask("cluster", *words)
+    assert result.exit_code == ExitCode.OK
+    first, last = result.stdout.splitlines()
+    assert first.startswith(
+        "orders-0 stays on 2, 3" if "cancelled" in said else "orders-0 is going to be on 2, 3"
+    )
+    assert last.startswith(said)
