@@ -128,7 +128,7 @@ class PartitionFenced(RinglogError):
 
 
 class PartitionBusy(RinglogError):
-    """Too many bytes wait to be written. Retry after a pause."""
+    """Too many bytes wait to be written, or batches to be acknowledged. Retry after a pause."""
 
     code = "PARTITION_BUSY"
     retriable = True

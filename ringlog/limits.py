@@ -37,6 +37,9 @@ GROUP_BYTES_MIN = 64 * KIB
 """A node may be told to let groups stop growing earlier, but not below this."""
 PENDING_BYTES_PER_PARTITION_MAX = 48 * MIB
 """Received and not yet written, per partition; past it an append is refused, retriably."""
+ACKS_PER_PARTITION_MAX = 16 * KIB
+"""Batches of one partition that wait to be acknowledged, at some 400 bytes each; past it a produce is refused,
+retriably. While nothing is committed (most replicas are away) they stay, also those of clients that have left."""
 
 # Segments and their indexes.
 SEGMENT_BYTES_DEFAULT = 1 * GIB
@@ -272,6 +275,7 @@ assert REPLICA_FETCH_BYTES + FETCH_PARTITIONS_MAX * 64 < FRAME_BYTES_MAX
 assert NODE_ID_MAX < 2**32 and SHARDS_MAX < 2**32
 assert 2 * (REPLICA_FETCH_WAIT_MS + REPLICA_REPLY_MS_MAX) < REPLICA_LAG_MS_DEFAULT
 assert 2 * REPLICA_FETCH_WAIT_MS <= REPLICA_LAG_MS_MIN < REPLICA_LAG_MS_DEFAULT < REPLICA_LAG_MS_MAX
+assert 4 * CLIENT_REQUESTS_MAX <= ACKS_PER_PARTITION_MAX  # no client alone keeps the others out
 assert 3 * HEARTBEAT_WAIT_MS_MAX < SESSION_TIMEOUT_MS_DEFAULT
 assert BROKER_SESSION_MS < BROKER_ABSENT_MS < CONTROLLER_PATIENCE_MS
 assert BROKER_BEAT_MS < BROKER_LOST_MS and 4 * BROKER_BEAT_MS < BROKER_SESSION_MS < CONTROLLER_ANSWER_MS_MAX

@@ -1,4 +1,7 @@
-"""Acknowledgements that wait for the disk: each batch is answered when its records have become durable. Pure."""
+"""Acknowledgements that wait for the disk: each batch is answered when its records have become durable. Pure.
+
+They are bounded: who appends looks at `is_full` before it does, since a batch that is in the log must be answered for.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections import deque
 from typing import NamedTuple
 
 from ringlog.errors import RinglogError
+from ringlog.limits import ACKS_PER_PARTITION_MAX
 from ringlog.model import Durability
 from ringlog.net.messages import ProduceReply
 from ringlog.shard.asker import Asker
@@ -34,6 +38,11 @@ class AckQueue:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """Too many wait: nothing more is to be appended that would have to be answered from here."""
+        return len(self._waiting) >= ACKS_PER_PARTITION_MAX
 
     def add(
         self,

@@ -13,6 +13,7 @@ from ringlog.errors import (
     CorruptBatch,
     CorruptFrame,
     InvalidRequest,
+    PartitionBusy,
     RequestTimeout,
     RinglogError,
     UnsupportedVersion,
@@ -214,6 +215,10 @@ class ShardCore:
                 leader.must_take()
             else:
                 acks_at, queue = log.settings.flush.acks_at, hosted.leader_acks
+        if queue.is_full and acks and acks != _ACKS_RECEIVED:
+            raise PartitionBusy(
+                f"{hosted.name}: {len(queue)} batches wait to be {acks_at.name.lower()}. Retry after a pause"
+            )
         appended = self.store.append(hosted.name, data, batches, now_ms=self._now_ms, leader_epoch=epoch)
         records = appended.last_offset - appended.base_offset + 1
         if not appended.repeated:
