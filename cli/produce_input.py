@@ -17,7 +17,7 @@ Headers = list[tuple[str, bytes]]
 
 
 class BadLine(ValueError):
-    """A line that is no record; the message names it."""
+    """A line that is no record; the message names it. What stands before it has been handed on."""
 
 
 @dataclass(slots=True)
@@ -69,16 +69,18 @@ def plain_chunks(
     number = 1
     for lines in line_lists:
         chunk = Chunk(list(lines), partition=partition)
+        bad_at: int | None = None
         if key_separator is not None:
             parts = [line.partition(key_separator) for line in lines]
-            for at, (_, found, _) in enumerate(parts):
-                if not found:
-                    raise BadLine(f"line {number + at} has no {line_text(key_separator)!r} that ends its key")
-            chunk.keys = [part[0] for part in parts]
-            chunk.values = [part[2] for part in parts]
+            bad_at = next((at for at, (_, found, _) in enumerate(parts) if not found), None)
+            chunk.keys = [part[0] for part in parts[:bad_at]]
+            chunk.values = [part[2] for part in parts[:bad_at]]
         if headers:
-            chunk.headers = [headers] * len(lines)
-        yield chunk
+            chunk.headers = [headers] * len(chunk.values)
+        if chunk.values:
+            yield chunk
+        if key_separator is not None and bad_at is not None:
+            raise BadLine(f"line {number + bad_at} has no {line_text(key_separator)!r} that ends its key")
         number += len(lines)
 
 
@@ -115,6 +117,7 @@ def json_chunks(
     number = 0
     for lines in line_lists:
         by_partition: dict[int | None, list[JsonRecord]] = {}
+        bad: BadLine | None = None
         for line in lines:
             number += 1
             if not line or line.isspace():
@@ -124,11 +127,14 @@ def json_chunks(
                 record.key, record.value = bytes_of_json(record.key), bytes_of_json(record.value)
                 record.headers = [*(headers or []), *_headers(record.headers)]
             except (msgspec.MsgspecError, ValueError) as wrong:
-                raise BadLine(f"line {number} is no record in JSON: {wrong}") from None
+                bad = BadLine(f"line {number} is no record in JSON: {wrong}")
+                break
             place = partition if record.partition is None else record.partition
             by_partition.setdefault(place, []).append(record)
         for place, records in by_partition.items():
             yield _chunk(records, place, now_ms)
+        if bad is not None:
+            raise bad
 
 
 def _chunk(records: list[JsonRecord], partition: int | None, now_ms: Callable[[], int]) -> Chunk:

@@ -88,8 +88,16 @@ def _send_all(sending: Sending, plan: ProducePlan, file: BinaryIO, bootstrap: st
         except BadLine as wrong:
             sending.finish()
             hint = " Without --json a line is sent as it is." if plan.as_json else ""
-            raise InvalidRequest(f"{wrong}. What stands before it was sent.{hint}") from None
+            raise InvalidRequest(f"{wrong}. {_sent_before(sending, plan)}{hint}") from None
         sending.finish()
+
+
+def _sent_before(sending: Sending, plan: ProducePlan) -> str:
+    """What became of the lines before a bad one: who mends it must know where to go on."""
+    if not sending.sent:
+        return "Nothing was sent."
+    how = f": {counted(sending.acknowledged, 'record')} acknowledged" if plan.acks != "0" else ""
+    return f"What stands before it was sent{how}."
 
 
 def _chunks(plan: ProducePlan, file: BinaryIO) -> Iterator[Chunk]:

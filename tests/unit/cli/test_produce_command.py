@@ -71,12 +71,23 @@ def test_what_consume_prints_produce_takes(run, node, orders):
         assert [record._fields()[1:] for record in after] == [record._fields()[1:] for record in before]
 
 
-@pytest.mark.parametrize(("arguments", "line"), [(["--json"], "hello"), (["-K", ":"], "hello")])
-def test_a_bad_line_is_named_and_those_before_it_are_sent(run, node, orders, arguments, line):
-    good = '{"value":"1"}' if "--json" in arguments else "k:1"
-    result = run("produce", "orders", *arguments, input=f"{good}\n{line}\n")
+@pytest.mark.parametrize(
+    ("arguments", "good"),
+    [(["--json"], '{"value":"%s"}'), (["-K", ":"], "k:%s"), (["-K", ":", "-H", "by=ann"], "k:%s")],
+    ids=["json", "keys", "headers"],
+)
+def test_a_bad_line_is_named_and_those_before_it_are_sent(run, node, arguments, good):
+    log = node.create("orders").partitions[0]
+    result = run("produce", "orders", *arguments, input=f"{good % 1}\n{good % 2}\nhello\n{good % 3}\n")
     assert result.exit_code == ExitCode.REFUSED
-    assert "line 2" in result.stderr
+    error = result.stderr.splitlines()[-1]
+    assert "line 3" in error and "What stands before it was sent: 2 records acknowledged." in error
+    assert values(log) == [b"1", b"2"]
+
+
+def test_a_bad_first_line_says_that_nothing_was_sent(run, node, orders):
+    [error] = run("produce", "orders", "-K", ":", input="hello\nk:1\n").stderr.splitlines()
+    assert error.endswith("line 1 has no ':' that ends its key. Nothing was sent.")
 
 
 def test_a_failure_is_told_with_what_was_acknowledged_before(run, node, orders, monkeypatch):

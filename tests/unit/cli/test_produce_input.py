@@ -36,6 +36,21 @@ def test_a_line_without_its_separator_is_named():
         list(plain_chunks([[b"a::1", b"b::2"], [b"oops"]], key_separator=b"::"))
 
 
+@pytest.mark.parametrize("headers", [None, [("by", b"ann")]])
+def test_what_stands_before_a_bad_line_is_handed_on_first(headers):
+    chunks = plain_chunks([[b"a:1", b"oops", b"b:2"]], key_separator=b":", headers=headers)
+    assert next(chunks).values == [b"1"]
+    with pytest.raises(BadLine, match="line 2"):
+        next(chunks)
+
+
+def test_json_before_a_bad_line_is_handed_on_first():
+    chunks = json_chunks([[b'{"value":"1"}', b"oops", b'{"value":"2"}']], now_ms=lambda: 5)
+    assert next(chunks).values == [b"1"]
+    with pytest.raises(BadLine, match="line 2"):
+        next(chunks)
+
+
 def test_a_separator_that_is_no_text_is_shown_as_bytes():
     with pytest.raises(BadLine, match=r"line 1 has no .*xff"):
         list(plain_chunks([[b"oops"]], key_separator=b"\xff"))
