@@ -10,6 +10,7 @@ import click
 from cli.failures import ExitCode, drop_output, exit_code, failure_json, failure_line
 from cli.lazy import LazyCommand, LazyGroup
 from cli.options import asked_for_json, group_options, names_json
+from cli.partly_done import done_before_failure
 from ringlog import __version__
 from ringlog.errors import RinglogError
 
@@ -66,7 +67,8 @@ class RinglogGroup(LazyGroup):
             click.echo(failure_json(wrong), err=True)
             ctx.exit(wrong.exit_code)
         except (RinglogError, OSError) as error:
-            click.echo(failure_json(error) if asked_for_json(ctx) else failure_line(error), err=True)
+            done = done_before_failure(ctx)
+            click.echo(failure_json(error, **done) if asked_for_json(ctx) else failure_line(error), err=True)
             ctx.exit(exit_code(error))
 
 

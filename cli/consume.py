@@ -82,7 +82,7 @@ def consume(
       ringlog consume orders --from end --follow
       ringlog consume orders --from 2026-11-16T08:00:00Z --count 10 --format '%p/%o %k=%v'
       ringlog consume orders --partition 0 --from 4200 --json
-      ringlog consume orders --json | ringlog produce copy --json
+      ringlog consume orders --json | ringlog produce copy --json --by-key
       ringlog consume orders --group billing
     """
     from cli.consume_run import ConsumePlan, consume_topic

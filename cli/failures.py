@@ -19,6 +19,7 @@ import io
 import os
 import sys
 from enum import IntEnum
+from typing import Any
 
 import click
 
@@ -68,9 +69,9 @@ def failure_line(error: RinglogError | OSError) -> str:
     return f"ringlog: {_message(error)}"
 
 
-def failure_json(error: RinglogError | OSError | click.ClickException) -> str:
+def failure_json(error: RinglogError | OSError | click.ClickException, **done: Any) -> str:
     """The same for programs: an object on a line. `code` is that of the library's error, or one of the two that only
-    commands have.
+    commands have; `done` are fields that say how far the command had come.
 
     >>> failure_json(FileNotFoundError(errno.ENOENT, "No such file or directory", "/data"))
     '{"code":"SYSTEM_ERROR","message":"/data: No such file or directory. Check the path.","retriable":false}'
@@ -85,7 +86,7 @@ def failure_json(error: RinglogError | OSError | click.ClickException) -> str:
         code, message, retriable = error.code, _message(error), error.retriable
     else:
         code, message = "SYSTEM_ERROR", _message(error)
-    told = {"code": code, "message": message, "retriable": retriable}
+    told = {"code": code, "message": message, "retriable": retriable, **done}
     return json.dumps(told, ensure_ascii=False, separators=(",", ":"))
 
 

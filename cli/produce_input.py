@@ -104,8 +104,10 @@ def json_chunks(
     now_ms: Callable[[], int],
     headers: Headers | None = None,
     partition: int | None = None,
+    by_key: bool = False,
 ) -> Iterator[Chunk]:
-    """Each line is an object, as `ringlog consume --json` prints it. One chunk per partition that a piece names.
+    """Each line is an object, as `ringlog consume --json` prints it. One chunk per partition that a piece names; with
+    `by_key` what it names is left aside, as it is where the record stood in another topic.
 
     A record without a time gets the one of now when others beside it have theirs.
 
@@ -129,7 +131,7 @@ def json_chunks(
             except (msgspec.MsgspecError, ValueError) as wrong:
                 bad = BadLine(f"line {number} is no record in JSON: {wrong}")
                 break
-            place = partition if record.partition is None else record.partition
+            place = partition if by_key or record.partition is None else record.partition
             by_partition.setdefault(place, []).append(record)
         for place, records in by_partition.items():
             yield _chunk(records, place, now_ms)

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import repeat
 from typing import TYPE_CHECKING, BinaryIO
@@ -15,6 +16,7 @@ from cli.clients import open_admin, open_producer
 from cli.counted import counted
 from cli.held_up import telling_what_holds_up
 from cli.output import print_json
+from cli.partly_done import tell_with_failure
 from cli.produce_input import BadLine, Chunk, Headers, json_chunks, lines_of, plain_chunks
 from cli.screen import late_bar, say_above_bar
 from cli.topic_errors import naming_near_topics, words_if_new
@@ -45,6 +47,8 @@ class ProducePlan:
     acks: str
     codec: str
     as_json: bool
+    by_key: bool = False
+    """A "partition" in JSON is left aside."""
 
 
 def produce_lines(bootstrap: str, plan: ProducePlan, file: BinaryIO) -> None:
@@ -66,11 +70,14 @@ def produce_lines(bootstrap: str, plan: ProducePlan, file: BinaryIO) -> None:
         sending = Sending(producer, plan.topic)
         try:
             _send_all(sending, plan, file, bootstrap)
-        except (RinglogError, KeyboardInterrupt):
+        except (RinglogError, KeyboardInterrupt) as ended:
             # Whatever ended it, what was acknowledged is told: it will not be taken back.
+            if isinstance(ended, RinglogError):
+                sending.wait_for_the_rest()
             sending.take_what_is_there()
-            if sending.acknowledged:
+            if sending.sent:
                 _report(sending, plan, time.monotonic() - began_s)
+            tell_with_failure(acknowledged=sending.acknowledged)
             raise
         _report(sending, plan, time.monotonic() - began_s)
 
@@ -81,7 +88,8 @@ def _send_all(sending: Sending, plan: ProducePlan, file: BinaryIO, bootstrap: st
             for chunk in _chunks(plan, file):
                 is_first = not sending.sent
                 words = words_if_new(plan.topic, lambda: open_admin(bootstrap)) if is_first else ""
-                sending.send(chunk)
+                with _naming_by_key(plan, chunk):
+                    sending.send(chunk)
                 if words:
                     say_above_bar(words)
                 show(f"{sending.acknowledged:,} of {sending.sent:,} records acknowledged")
@@ -90,6 +98,18 @@ def _send_all(sending: Sending, plan: ProducePlan, file: BinaryIO, bootstrap: st
             hint = " Without --json a line is sent as it is." if plan.as_json else ""
             raise InvalidRequest(f"{wrong}. {_sent_before(sending, plan)}{hint}") from None
         sending.finish()
+
+
+@contextmanager
+def _naming_by_key(plan: ProducePlan, chunk: Chunk) -> Iterator[None]:
+    """A partition that stands in the input, and that the topic does not have, can be left aside."""
+    try:
+        yield
+    except InvalidRequest as refused:
+        is_of_input = plan.as_json and chunk.partition != plan.partition
+        if is_of_input and str(refused).startswith(f"partition {chunk.partition}:"):
+            raise InvalidRequest(f'{refused}, or leave "partition" aside: --by-key') from None
+        raise
 
 
 def _sent_before(sending: Sending, plan: ProducePlan) -> str:
@@ -108,6 +128,7 @@ def _chunks(plan: ProducePlan, file: BinaryIO) -> Iterator[Chunk]:
             now_ms=lambda: time.time_ns() // 1_000_000,
             headers=plan.headers,
             partition=plan.partition,
+            by_key=plan.by_key,
         )
     return plain_chunks(
         lines, key_separator=plan.key_separator, headers=plan.headers, partition=plan.partition
@@ -124,16 +145,25 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
 
 
 class _EachFuture:
-    """Records that went one by one, because only columns of Arrow can carry headers together."""
+    """Records that go one by one, because only columns of Arrow can carry headers together."""
 
-    def __init__(self, futures: list[RecordFuture]) -> None:
-        self._futures = futures
+    def __init__(self) -> None:
+        self.futures: list[RecordFuture] = []
 
     def done(self) -> bool:
-        return all(future.done() for future in self._futures)
+        return all(future.done() for future in self.futures)
 
     def result(self, timeout: float) -> list[RecordMetadata]:
-        return [future.result(timeout) for future in self._futures]
+        return [future.result(timeout) for future in self.futures]
+
+
+def _stands(future: ManyFuture | _EachFuture) -> tuple[int, set[str]]:
+    """How many records of a future that is done stand in the log, and how durable: some of them may have failed."""
+    if isinstance(future, _EachFuture):
+        each = [one.result(0) for one in future.futures if one.exception(0) is None]
+        return len(each), {one.durability for one in each}
+    parts = [part for part in future.parts if part.state.error is None]
+    return sum(part.records for part in parts), {part.state.durability for part in parts}
 
 
 class Sending:
@@ -142,7 +172,7 @@ class Sending:
     def __init__(self, producer: Producer, topic: str) -> None:
         self._producer = producer
         self._topic = topic
-        self._waiting: deque[tuple[ManyFuture | _EachFuture, int]] = deque()
+        self._waiting: deque[ManyFuture | _EachFuture] = deque()
         self.sent = 0
         self.acknowledged = 0
         self.durability = ""
@@ -150,24 +180,29 @@ class Sending:
     def send(self, chunk: Chunk) -> None:
         """Hand a chunk over. Waits when too much is on its way; raises what an earlier one failed with."""
         try:
-            self._waiting.append((self._hand_over(chunk), len(chunk.values)))
+            self._hand_over(chunk)
         except BatchTooLarge as wrong:  # more than a frame takes
             advice = "Use --codec, or send it in parts" if wrong.compression_helps else "Send it in parts"
             raise BatchTooLarge(wrong.what, advice) from None
-        self.sent += len(chunk.values)
-        while self._waiting and (len(self._waiting) > CHUNKS_WAITING_MAX or self._waiting[0][0].done()):
+        while self._waiting and (len(self._waiting) > CHUNKS_WAITING_MAX or self._waiting[0].done()):
             self._take_oldest()
 
-    def _hand_over(self, chunk: Chunk) -> ManyFuture | _EachFuture:
+    def _hand_over(self, chunk: Chunk) -> None:
+        count = len(chunk.values)
         if chunk.headers is None:
-            return self._producer.produce_many(
+            many = self._producer.produce_many(
                 self._topic, chunk.values, chunk.keys, timestamps=chunk.timestamps, partition=chunk.partition
             )
-        count = len(chunk.values)
+            self._waiting.append(many)
+            self.sent += count
+            return
         keys = chunk.keys or repeat(None, count)
         times: Iterable[int | None] = chunk.timestamps or repeat(None, count)
-        rows = zip(chunk.values, keys, chunk.headers, times, strict=True)
-        return _EachFuture([self._producer.produce(self._topic, *row, chunk.partition) for row in rows])
+        each = _EachFuture()
+        self._waiting.append(each)  # before the first: those before one that is refused are on their way
+        for row in zip(chunk.values, keys, chunk.headers, times, strict=True):
+            each.futures.append(self._producer.produce(self._topic, *row, chunk.partition))
+            self.sent += 1
 
     def finish(self) -> None:
         """Wait for every answer; raises the first failure."""
@@ -175,21 +210,32 @@ class Sending:
         while self._waiting:
             self._take_oldest()
 
+    def wait_for_the_rest(self) -> None:
+        """After a failure: what was sent before it is on its way, and who is told how much stands must be told all."""
+        try:
+            self._producer.flush(FLUSH_TIMEOUT_S)
+        except RinglogError:
+            return  # the first failure is being told already, and what has no answer is counted so
+
     def take_what_is_there(self) -> None:
         """Count the answers that have come, after a failure or Ctrl-C."""
-        while self._waiting and self._waiting[0][0].done():
-            try:
-                self._take_oldest()
-            except RinglogError:
-                continue  # the first failure is being told already
+        for future in self._waiting:
+            if future.done():
+                self._count(future)
+        self._waiting.clear()
 
     def _take_oldest(self) -> None:
-        future, count = self._waiting.popleft()
+        future = self._waiting[0]
         try:
-            words = {part.durability for part in future.result(FLUSH_TIMEOUT_S)}
+            future.result(FLUSH_TIMEOUT_S)
         except BatchTooLarge as wrong:  # more than the topic takes
             advice = f"ringlog topic alter {self._topic} --config max.message.bytes=BYTES"
             raise BatchTooLarge(wrong.what, f"Use --codec, or let it take more: {advice}") from None
+        self._waiting.popleft()  # one that failed stays: what of it stands is counted at the end
+        self._count(future)
+
+    def _count(self, future: ManyFuture | _EachFuture) -> None:
+        count, words = _stands(future)
         self.acknowledged += count
         self.durability = least_durable({self.durability, *words})
 

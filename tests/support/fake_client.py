@@ -9,7 +9,7 @@ from ringlog.client.admin import PartitionInfo, TopicInfo
 from ringlog.client.futures import BatchState, ManyFuture, Part, RecordFuture
 from ringlog.client.offsets import OffsetAndTimestamp
 from ringlog.client.records import ConsumerRecord
-from ringlog.errors import RinglogError, TopicExists, UnknownTopic
+from ringlog.errors import InvalidRequest, RinglogError, TopicExists, UnknownTopic
 from ringlog.model import TopicPartition
 
 
@@ -191,6 +191,8 @@ class FakeProducer(_Client):
         if node.create_missing and topic not in node.topics:
             node.create(topic)
         count = len(node.topic(topic).partitions)
+        if partition is not None and partition >= count:
+            raise InvalidRequest(f"partition {partition}: topic '{topic}' has 0 to {count - 1}; add more")
         state = BatchState(topic, partition or 0)
         self._sent += len(rows)
         if node.fails_after is not None and self._sent > node.fails_after:

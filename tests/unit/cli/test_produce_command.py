@@ -100,6 +100,41 @@ def test_a_failure_is_told_with_what_was_acknowledged_before(run, node, orders, 
     assert "not acknowledged within 120 s" in error
 
 
+def test_what_a_refused_record_follows_is_counted_also_in_the_error_for_programs(run, node):
+    logs = node.create("copy", 2).partitions
+    lines = [json.dumps({"value": str(at), "partition": at % 3}) for at in range(9)]
+    result = run("produce", "copy", "--json", input="\n".join(lines))
+    assert result.exit_code == ExitCode.REFUSED
+    assert sum(map(len, logs)) == 6
+    assert json.loads(result.stdout)["acknowledged"] == 6
+    told = json.loads(result.stderr.splitlines()[-1])
+    assert told["acknowledged"] == 6 and "--by-key" in told["message"]
+
+
+def test_records_with_headers_before_a_refused_one_are_counted(run, node):
+    node.create("copy", 1)
+    lines = [{"value": "1", "headers": {"a": "1"}}, {"value": "2", "headers": {"a": "1"}, "partition": 1}]
+    result = run("produce", "copy", "--json", input="\n".join(map(json.dumps, lines)))
+    assert json.loads(result.stderr.splitlines()[-1])["acknowledged"] == 1
+
+
+def test_a_failure_before_anything_was_sent_says_so_to_programs(run, node):
+    result = run("produce", "nosuch", "--json", input='{"value": "1"}')
+    assert (result.stdout, json.loads(result.stderr)["acknowledged"]) == ("", 0)
+
+
+def test_by_key_copies_to_a_topic_with_fewer_partitions(run, node):
+    node.create("six", 6)
+    for at in range(12):
+        node.append("six", at % 6, b"%d" % at, key=b"k" * at)
+    copy = node.create("copy", 4).partitions
+    printed = run("consume", "six", "--json").stdout
+    result = run("produce", "copy", "--json", "--by-key", input=printed)
+    assert result.exit_code == ExitCode.OK, result.stderr
+    assert sorted(int(value) for log in copy for value in values(log)) == list(range(12))
+    assert all(len(record.key or b"") % 4 == at for at, log in enumerate(copy) for record in log)
+
+
 def test_the_least_durability_is_the_one_that_is_reported(run, node, orders):
     node.durability = "written"
     assert "acknowledged, written" in run("produce", "orders", input="a\n").stderr
@@ -120,5 +155,5 @@ def test_nothing_to_send_is_said(run, node, orders):
 
 
 def test_wrong_usage_is_named(run, node, orders):
-    for arguments in (["--json", "-K", ":"], ["-K", ""], ["-H", "novalue"], ["--acks", "2"]):
+    for arguments in (["--json", "-K", ":"], ["-K", ""], ["--by-key"], ["-H", "novalue"], ["--acks", "2"]):
         assert run("produce", "orders", *arguments, input="").exit_code == ExitCode.USAGE
