@@ -140,8 +140,8 @@ def create_topic(
         )
     if name in image.topics:
         raise TopicExists(f"topic {name!r} is there already")
-    factor = _require_factor(request, nodes)
     check_config(request.config)
+    factor = _require_factor(request, nodes)
     count = default_partitions if request.partitions == -1 else request.partitions
     _require_count(image, name, count, count)
     if len(image.topics) >= TOPICS_MAX:
@@ -203,8 +203,8 @@ def alter_topic(image: MetadataImage, request: AlterTopicRequest) -> Outcome:
             config[name] = value
     check_config(config)
     factor = len(image.partitions[topic.partitions[0]].replicas)
-    if factor and request.config.get(MIN_INSYNC) is not None:
-        _require_min_insync(config, factor)
+    if request.config.get(MIN_INSYNC) is not None:
+        require_min_insync(config, max(factor, 1))
     return Outcome([TopicConfig(topic.topic_id, config)], _reply_topic(topic.name))
 
 
@@ -281,6 +281,7 @@ def _require_factor(request: CreateTopicRequest, nodes: int | None) -> int:
     if nodes is None:
         if factor not in (1, -1):
             raise InvalidRequest(f"replication_factor={factor}: this cluster has 1 node, so use 1")
+        require_min_insync(request.config, 1)
         return 0
     if factor == -1:
         factor = max(1, min(REPLICATION_FACTOR_DEFAULT, nodes))
@@ -288,14 +289,17 @@ def _require_factor(request: CreateTopicRequest, nodes: int | None) -> int:
         raise InvalidRequest(f"replication_factor={factor}: use 1 to {REPLICATION_FACTOR_MAX}")
     if factor > max(nodes, 1):
         raise InvalidRequest(f"replication_factor={factor}: this cluster has {nodes} nodes, so use no more")
-    _require_min_insync(request.config, factor)
+    require_min_insync(request.config, factor)
     return factor
 
 
-def _require_min_insync(config: Mapping[str, str], factor: int) -> None:
+def require_min_insync(config: Mapping[str, str], factor: int) -> None:
+    """InvalidRequest when so many replicas can never be as many in sync as a topic asks for. A node by itself has one:
+    an acknowledgement of it would promise what nobody keeps."""
     if int(config.get(MIN_INSYNC, "1")) > factor:
+        replicas = "1 replica" if factor == 1 else f"{factor} replicas"
         raise InvalidRequest(
-            f"{MIN_INSYNC}={config[MIN_INSYNC]} with {factor} replicas: nothing could ever be written. Use a smaller "
+            f"{MIN_INSYNC}={config[MIN_INSYNC]} with {replicas}: nothing could ever be written. Use a smaller "
             "number, or more replicas"
         )
 

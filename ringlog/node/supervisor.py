@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 
 from ringlog.config import NodeConfig
+from ringlog.controller.commands import require_min_insync
 from ringlog.controller.topic_config import node_defaults
 from ringlog.disk.choose import open_disk, preload
 from ringlog.errors import NodeFailed, RinglogError
@@ -64,7 +65,9 @@ class Supervisor:
     """One node, from its start to its stop."""
 
     def __init__(self, config: NodeConfig) -> None:
-        node_defaults(config.topic_defaults)  # refused now, or every shard would end with it
+        defaults = node_defaults(config.topic_defaults)  # refused now, or every shard would end with it
+        if not config.cluster:
+            require_min_insync(defaults, 1)
         self.config = config
         self.topology = Topology(
             nets=config.nets, shards=config.shard_count, peers=1 if config.cluster else 0

@@ -268,3 +268,18 @@ def test_a_balanced_node_moves_nothing(case):
     for record in rebalance(image, shards):
         image.replay(record)
     assert rebalance(image, shards) == []
+
+
+def test_a_node_by_itself_refuses_a_topic_that_asks_for_more_replicas_in_sync_than_it_has(image):
+    with pytest.raises(InvalidRequest, match="with 1 replica: nothing could ever be written"):
+        create(image, config={"min.insync.replicas": "2"})
+    create(image, config={"min.insync.replicas": "1"})
+    with pytest.raises(InvalidRequest, match="nothing could ever be written"):
+        alter_topic(image, AlterTopicRequest("orders", {"min.insync.replicas": "2"}))
+
+
+@pytest.mark.parametrize("nodes", [None, 3])
+def test_a_number_of_replicas_in_sync_that_is_none_is_refused(image, nodes):
+    request = CreateTopicRequest("orders", 1, -1, {"min.insync.replicas": "two"})
+    with pytest.raises(InvalidRequest, match=r"min\.insync\.replicas"):
+        create_topic(image, request, shards=1, default_partitions=1, nodes=nodes)
