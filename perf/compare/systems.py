@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import NamedTuple
@@ -30,6 +29,10 @@ from perf.peers.settings import AIOKAFKA, CONFLUENT_KAFKA, HIREDIS, KAFKA_TOPIC_
 from ringlog.client.admin import Admin
 from ringlog.limits import TAIL_BYTES_PER_SHARD
 from ringlog.node.embedded import embedded
+from tuning.advice.processes import advise_processes
+from tuning.advice.setting import Policy
+from tuning.doctor.read_facts import read_facts
+from tuning.probe.measured import Measured
 
 D0, D1, D2 = Durability.D0, Durability.D1, Durability.D2
 
@@ -84,9 +87,16 @@ class System(NamedTuple):
     """Measured for what Python users get; at D1 and D2 only."""
 
 
+def _advised_shards(directory: str) -> int:
+    """As many as `ringlog tune` advises for this machine, before it has measured anything."""
+    unmeasured = Measured(engine="", budget_s=0.0, took_s=0.0)
+    advice = advise_processes(read_facts(directory), unmeasured, Policy.BALANCED)
+    return next(int(setting.value) for setting in advice if setting.name == "shards")
+
+
 @contextmanager
 def _ringlog(directory: str, durability: Durability, fetch: bool) -> Iterator[Broker]:
-    shards = len(os.sched_getaffinity(0))
+    shards = _advised_shards(directory)
     with embedded(shards=shards, data_dir=directory, tail_bytes_per_shard=TAIL_BYTES_PER_SHARD) as node:
 
         def create(name: str, partitions: int, wanted: Durability) -> None:

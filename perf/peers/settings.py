@@ -47,6 +47,14 @@ def number_of(settings: Sequence[Setting], name: str) -> int:
     return int(values_of(settings)[name])
 
 
+RINGLOG_NODE = (
+    Setting(
+        "shards",
+        "advised",
+        "as many as `ringlog tune` advises: the network process and the clients need cores of the machine, too",
+    ),
+)
+
 KAFKA_HEAP = (
     Setting("-Xms", "1g", "the heap does not grow while it is measured"),
     Setting("-Xmx", "1g", "1 to 2 GB is what Kafka's own guide gives one node; the page cache gets the rest"),
