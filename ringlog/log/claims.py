@@ -7,11 +7,12 @@ Otherwise one could sweep away what another has just claimed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 
 from ringlog.disk.api import Disk
-from ringlog.log.jobs import run_now
+from ringlog.errors import RinglogError
+from ringlog.log.jobs import run_now, run_together
 from ringlog.log.owner import Owner, claim_dir, set_deleted_aside
 from ringlog.log.removal import Removals, is_deleted_dir
 
@@ -29,11 +30,19 @@ class Claims:
         self._removals = removals
         self._lock = lock
 
-    def claim(self, path: str, owner: Owner) -> None:
-        """Make a directory that of a partition; see `claim_dir`."""
+    def claim(self, owners: Mapping[str, Owner]) -> dict[str, OSError | RinglogError]:
+        """Make directories those of partitions, see `claim_dir`; what kept it from some, by their paths."""
         with self._lock():
-            doomed = run_now(self._disk, claim_dir(self._disk, path, owner))
-        self._removals.delete(doomed)
+            outcomes = run_together(
+                self._disk, [claim_dir(self._disk, path, owner) for path, owner in owners.items()]
+            )
+        failures = {}
+        for path, outcome in zip(owners, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                failures[path] = outcome
+            else:
+                self._removals.delete(outcome)
+        return failures
 
     def sweep(self, known: Collection[str], is_deleted: Callable[[Owner], bool]) -> list[str]:
         """Remove the directories of deleted partitions, and return their names: of those whose names are not `known`,

@@ -29,15 +29,15 @@ from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.index_cache import IndexCache
 from ringlog.log.jobs import Dispatcher, Job, run_now
 from ringlog.log.names import LOG, offset_name, partition_dir
+from ringlog.log.opening import Opened, Opener, Wanted
 from ringlog.log.owner import Owner
 from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.reading import Reader, Slices, TimedOffset
 from ringlog.log.ready import ReadyLogs
 from ringlog.log.recent_tail import ShardTail
-from ringlog.log.recovery import Recovery, RecoveryReport
+from ringlog.log.recovery import RecoveryReport
 from ringlog.log.removal import Leaving, Removals
 from ringlog.log.retention import plan_retention
-from ringlog.log.scanner import Scratch
 from ringlog.log.settings import DEFAULT_SETTINGS, LogSettings
 from ringlog.log.truncation import truncate_files
 from ringlog.log.upkeep import Upkeep
@@ -80,7 +80,6 @@ class LogStore:
         self._events: list[Event] = []
         self._tail = ShardTail()
         self._ready = ReadyLogs(disk, bounds.disk_depth)
-        self._scratch: Scratch | None = None
         self._wanting: list[Housekeeper] = []
         """Those whose checkpoint waits for a flush."""
         self._sweeping: list[Housekeeper] = []
@@ -103,6 +102,7 @@ class LogStore:
             indexes=IndexCache(INDEX_BYTES_PER_SHARD),
             group_bytes=bounds.group_bytes,
         )
+        self._opener = Opener(self.claims, self._context, self._wanting.append, self._sweeping.append)
 
     # -- opening and closing ---------------------------------------------------------------------------------
 
@@ -116,51 +116,37 @@ class LogStore:
     ) -> PartitionLog:
         """Open a partition, or make it; recovers it first when it was not closed cleanly. With an `owner`, what another
         partition of that name has left is not taken for its own."""
-        check(name not in self.logs, "a partition is opened once")
-        path = partition_dir(self.root, name)
-        self._removals.finish(name, path)
-        if owner is not None:
-            self.claims.claim(path, owner)
-        was_open = name in self._settings
-        self._settings[name] = settings
-        if not self.disk.exists(path):
-            self.disk.make_dir(path)
-        scratch = self._scratch = self._scratch or Scratch()
-        recovery = Recovery(
-            self.disk,
-            path,
-            settings.reach_bytes,
-            now_ms,
-            scratch,
-            after_disk_error=was_open,
-            may_have_gaps=settings.compact,
-            gaps_at_append=settings.gaps_at_append,
-        )
-        found = run_now(self.disk, recovery.run())
-        log = PartitionLog(
-            name,
-            path,
-            settings,
-            self._context,
-            found.segments,
-            found.log_start_offset,
-            found.epochs,
-            found.producers,
-        )
-        housekeeper = Housekeeper(
-            log, found.generation, self._wanting.append, self._sweeping.append, found.compacted_offset
-        )
-        written_under = found.reach_bytes, found.gaps_at_append
-        is_changed = written_under != (settings.reach_bytes, settings.gaps_at_append)
-        if not found.report.clean or is_changed or found.has_swapped:
-            # The next crash must not scan again what was scanned now, nor judge by another policy than appends have.
-            run_now(self.disk, housekeeper.save_point())
-        self.logs[name] = log
-        self.reports[name] = found.report
-        self._housekeepers[name] = housekeeper
-        self._readers[name] = Reader(log, housekeeper.quarantine)
-        housekeeper.delete_leftovers(found.leftovers)
+        found = self.open_together([(name, settings, owner)], now_ms=now_ms)[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def open_together(
+        self, wanted: Sequence[tuple[TopicPartition, LogSettings, Owner | None]], *, now_ms: int
+    ) -> list[PartitionLog | OSError | RinglogError]:
+        """As `open`, of many: each log, or why it could not be opened."""
+        all_wanted = []
+        for name, settings, owner in wanted:
+            check(name not in self.logs, "a partition is opened once")
+            path = partition_dir(self.root, name)
+            self._removals.finish(name, path)
+            all_wanted.append(Wanted(name, path, settings, owner, was_open=name in self._settings))
+            self._settings[name] = settings
+        return [self._keep(found) for found in self._opener.open(all_wanted, now_ms)]
+
+    def _keep(self, found: Opened | OSError | RinglogError) -> PartitionLog | OSError | RinglogError:
+        if isinstance(found, Exception):
+            return found
+        log, housekeeper, report = found
+        self.logs[log.name] = log
+        self.reports[log.name] = report
+        self._housekeepers[log.name] = housekeeper
+        self._readers[log.name] = Reader(log, housekeeper.quarantine)
         return log
+
+    def has_files(self, name: TopicPartition) -> bool:
+        """Whether a partition of that name was here before: to open it may take a scan."""
+        return self.disk.exists(partition_dir(self.root, name))
 
     def reopen(self, name: TopicPartition, *, now_ms: int) -> PartitionLog:
         """Open a fenced partition anew from what is on disk. When that fails it is closed, and can be tried again."""
@@ -184,10 +170,12 @@ class LogStore:
             raise OffsetOutOfRange(
                 f"{name}: cannot truncate to {offset}, outside of [{log.log_start_offset}, {log.next_offset}]"
             )
-        scratch = self._scratch = self._scratch or Scratch()
         try:
             if offset < log.next_offset:
-                run_now(self.disk, truncate_files(log, self._housekeepers[name], offset, now_ms, scratch))
+                run_now(
+                    self.disk,
+                    truncate_files(log, self._housekeepers[name], offset, now_ms, self._opener.scratch),
+                )
         except OSError as error:
             # Some files may be gone: an append to one that was set aside would be acknowledged and lost.
             log.fence(disk_error(name, "truncate", error))
@@ -200,7 +188,8 @@ class LogStore:
         settings, path = self._settings[name], partition_dir(self.root, name)
         self.remove(name)
         self._removals.finish(name, path)
-        self.claims.claim(path, owner)
+        for failure in self.claims.claim({path: owner}).values():
+            raise failure
         self.disk.close(self.disk.open(f"{path}/{offset_name(offset, LOG)}", write=True, create=True))
         return self.open(name, settings, now_ms=now_ms)
 

@@ -10,7 +10,7 @@ import logging
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ringlog.controller.image import MetadataImage, TopicState
@@ -31,6 +31,8 @@ from ringlog.ring.stats import Stats
 from ringlog.shard.acks import AckQueue
 
 OPEN_SLICE_S = 0.02
+OPEN_TOGETHER = 64
+"""Partitions that are made at a time: enough for a disk that flushes them at once, few enough for others to wait."""
 REOPEN_MS = 500
 """Between two attempts to open a partition that a disk error closed."""
 REOPEN_ROOM_BYTES = 16 * MIB
@@ -258,7 +260,17 @@ class Hosting:
             return
         until = time.monotonic() + OPEN_SLICE_S
         while self._to_open and time.monotonic() < until:
-            self._open(self._to_open.popleft(), now_ms)
+            self._open(self._next_to_open(), now_ms)
+
+    def _next_to_open(self) -> list[int]:
+        """Some that are to be made. One that has files may have to be scanned: it is the last for now."""
+        some: list[int] = []
+        while self._to_open and len(some) < OPEN_TOGETHER:
+            some.append(self._to_open.popleft())
+            name = self._names.get(some[-1])
+            if name is not None and self.store.has_files(name):
+                break
+        return some
 
     @property
     def next_retry_ms(self) -> int | None:
@@ -310,34 +322,49 @@ class Hosting:
         found.acks.refuse_all(error)
         found.leader_acks.refuse_all(error)
 
-    def _open(self, partition: int, now_ms: int) -> None:
-        name = self._names.get(partition)
-        if name is None:
-            return  # dropped while it waited
-        fenced = self.hosted.get(partition)
-        if fenced is not None:
-            self._forget(fenced)
-        self._opening.discard(partition)
-        record = self.image.partitions.get(partition)
-        replicated = record is not None and bool(record.replicas)
-        settings = log_settings(self._configs[partition], replicated=replicated)
-        try:
+    def _open(self, partitions: Iterable[int], now_ms: int) -> None:
+        wanted: dict[int, tuple[TopicPartition, LogSettings, Owner | None]] = {}
+        for partition in partitions:
+            name = self._names.get(partition)
+            if name is None:
+                continue  # dropped while it waited
+            fenced = self.hosted.get(partition)
+            if fenced is not None:
+                self._forget(fenced)
+            self._opening.discard(partition)
             if name in self.store.logs and self.store.logs[name].status is not LogStatus.OPEN:
-                log = self.store.reopen(name, now_ms=now_ms)
+                self._opened(partition, name, self._reopened(name, now_ms), now_ms)
             else:
-                owner = Owner(self.image.cluster_id, partition)
-                log = self.store.open(name, settings, now_ms=now_ms, owner=owner)
+                settings = log_settings(self._configs[partition], replicated=self._is_replicated(partition))
+                wanted[partition] = name, settings, Owner(self.image.cluster_id, partition)
+        found = self.store.open_together(list(wanted.values()), now_ms=now_ms)
+        for (partition, (name, _, _)), log in zip(wanted.items(), found, strict=True):
+            self._opened(partition, name, log, now_ms)
+
+    def _reopened(self, name: TopicPartition, now_ms: int) -> PartitionLog | OSError | RinglogError:
+        try:
+            return self.store.reopen(name, now_ms=now_ms)
         except (RinglogError, OSError) as error:
-            _log.error("%s cannot be opened: %s", name, disk_error(name, "open", error))
+            return error
+
+    def _opened(
+        self, partition: int, name: TopicPartition, log: PartitionLog | OSError | RinglogError, now_ms: int
+    ) -> None:
+        if isinstance(log, Exception):
+            _log.error("%s cannot be opened: %s", name, disk_error(name, "open", log))
             self._retry_at_ms[partition] = now_ms + REOPEN_MS
             return
-        replica = Replica(self.image.node_id, partition) if replicated else None
+        replica = Replica(self.image.node_id, partition) if self._is_replicated(partition) else None
         hosted = HostedPartition(partition, log, replica)
         self.hosted[partition] = self.by_name[name] = hosted
         ends = log.log_start_offset, log.readable_offset
         self._stats.partitions.host(partition, self.shard, *ends, history(log, now_ms), now_ms=now_ms)
         self._stats.counts["partitions"] = len(self.hosted)
         self._on_opened(hosted)
+
+    def _is_replicated(self, partition: int) -> bool:
+        record = self.image.partitions.get(partition)
+        return record is not None and bool(record.replicas)
 
     def _has_room(self, name: TopicPartition) -> bool:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ringlog.log.index_cache import IndexCache
 from ringlog.log.segment import SealedSegment
 from tests.support.logs import SMALL_SEGMENTS, LogWorld
 
@@ -18,10 +17,7 @@ def loaded(world: LogWorld) -> list[int]:
 
 def filled(bytes_max: int) -> LogWorld:
     world = LogWorld(settings=SMALL_SEGMENTS)
-    world.store._context = world.store._context._replace(indexes=IndexCache(bytes_max))
-    world.store.remove(world.partition)
-    world.settle()
-    world.store.open(world.partition, SMALL_SEGMENTS, now_ms=world.now_ms)
+    world.store._context.indexes._bytes_max = bytes_max
     for number in range(1_500):
         world.append(b"%d" % number + bytes(4_000))
         if number % 50 == 0:

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from ringlog.log import jobs
-from ringlog.log.jobs import run_now
+from ringlog.log.jobs import run_now, run_together
 from tests.support.fake_disk import FakeDisk
 from tests.support.fake_disk_faults import Faults, PowerLoss
 
@@ -144,3 +144,31 @@ def test_a_call_that_completes_before_its_job_asks_is_not_lost():
     while disk.in_flight:
         dispatcher.deliver(None)
     assert done == [(OLD[:3], OLD[4:7])]
+
+
+# -- side by side --------------------------------------------------------------------------------------------
+
+
+def test_jobs_side_by_side_wait_for_the_disk_as_often_as_the_longest_of_them():
+    disk, waves = prepared(), []
+    submit = disk.submit
+    disk.submit = lambda: (waves.append(len(disk.in_flight_calls)), submit())
+    paths = [f"/data/{number}" for number in range(50)]
+    outcomes = run_together(disk, [jobs.write_file(disk, path, path.encode()) for path in paths])
+    assert outcomes == [None] * 50
+    assert [disk.durable_content(path) for path in paths] == [path.encode() for path in paths]
+    assert waves.count(50) >= 2, "all writes are on their way at once, then all flushes"
+
+
+def test_a_job_that_fails_ends_no_other():
+    faults = Faults()
+    faults.fail("flush", nth=1, errno=errno.EIO)
+    disk = prepared(faults=faults)
+    outcomes = run_together(disk, [jobs.write_file(disk, f"/data/{number}", b"x") for number in range(3)])
+    assert [type(outcome) for outcome in outcomes] == [type(None), OSError, type(None)]
+    assert disk.durable_content("/data/2") == b"x"
+    assert disk.open_paths == []
+
+
+def test_no_jobs_have_no_outcomes():
+    assert run_together(prepared(), []) == []

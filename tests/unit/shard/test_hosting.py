@@ -173,6 +173,35 @@ def test_a_partition_that_cannot_be_opened_is_tried_again():
     assert list(world.core.hosting.hosted) == [1]
 
 
+@pytest.mark.parametrize("kind", ["flush_dir", "make_dir", "write"])
+def test_of_partitions_that_are_made_together_only_the_one_that_fails_is_tried_again(kind):
+    faults = Faults()
+    world = ShardWorld(disk=FakeDisk(seed=1, faults=faults))
+    faults.fail(kind, nth=world.disk._kinds[kind] + 2, errno=errno.EIO)
+    world.delta(Topic(1, "events", {}), *(Partition(number, 1, number - 1, 0) for number in range(1, 6)))
+    world.core.hosting.work(world.now_ms)
+    hosting = world.core.hosting
+    assert len(hosting.hosted) == 4
+    (failed,) = hosting.closed
+    world.at(hosting.next_retry_ms - world.now_ms)
+    hosting.work(world.now_ms)
+    assert sorted(hosting.hosted) == [1, 2, 3, 4, 5], f"{failed} is open, too"
+
+
+def test_a_topic_of_many_partitions_waits_for_the_disk_as_often_as_one_of_few():
+    def waits(partitions: int) -> int:
+        world = ShardWorld()
+        submitted = []
+        submit = world.disk.submit
+        world.disk.submit = lambda: (submitted.append(len(world.disk._queued)), submit())
+        world.delta(Topic(1, "events", {}), *(Partition(n + 1, 1, n, 0) for n in range(partitions)))
+        world.core.hosting.work(world.now_ms)
+        assert len(world.core.hosting.hosted) == partitions
+        return sum(count > 0 for count in submitted)
+
+    assert waits(60) == waits(2)
+
+
 def test_a_full_delta_removes_nothing_that_it_still_has():
     world = ShardWorld()
     world.create(1)
