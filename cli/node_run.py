@@ -68,11 +68,11 @@ def stop_node(data_dir: str, timeout_s: float, *, as_json: bool) -> None:
     """Stop the node of a directory."""
     from ringlog.node.control import stop
 
-    info = stop(data_dir, timeout_s)
+    pid = stop(data_dir, timeout_s)
     if as_json:
-        print_json({"stopped": True, "pid": info.pid, "data_dir": data_dir})
+        print_json({"stopped": True, "pid": pid, "data_dir": data_dir})
     else:
-        print(f"Stopped the node with pid {info.pid}.")
+        print(f"Stopped the node with pid {pid}.")
 
 
 def print_metrics(data_dir: str, *, as_json: bool) -> None:
