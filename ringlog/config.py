@@ -113,9 +113,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"listen={self.listen!r}: {self.nets} network processes need {self.nets} ports in a row from there on"
             )
         if self.metrics_listen is not None:
-            if not _is_port(self.metrics_listen.rpartition(":")[2]):
-                raise InvalidRequest(f"metrics_listen={self.metrics_listen!r}: use HOST:PORT")
-            require_listen(f"tcp://{self.metrics_listen}", insecure=self.insecure, setting="metrics_listen")
+            _require_metrics_listen(self.metrics_listen, insecure=self.insecure)
         self._require_cluster()
 
     def _require_cluster(self) -> None:
@@ -195,6 +193,17 @@ def require_listen(listen: str, *, insecure: bool, setting: str = "listen") -> N
         raise InvalidRequest(
             f"{setting}={listen!r} is open to other hosts, and ringlog does not authenticate peers yet: whoever "
             "reaches the port can read and write everything. Use --insecure if only trusted hosts can"
+        )
+
+
+def _require_metrics_listen(listen: str, *, insecure: bool) -> None:
+    host, _, port = listen.rpartition(":")
+    if not host or not _is_port(port) or "/" in host:
+        raise InvalidRequest(f"metrics_listen={listen!r}: use HOST:PORT")
+    if not _is_loopback(host) and not insecure:
+        raise InvalidRequest(
+            f"metrics_listen={listen!r}: every host that reaches it could read the metrics. "
+            f"Use 127.0.0.1:{port}, or add --insecure if they may"
         )
 
 
