@@ -246,17 +246,28 @@ def default_data_dir(environment: Mapping[str, str] = os.environ) -> str:
     >>> default_data_dir({"HOME": "/home/ada"})
     '/home/ada/.local/share/ringlog'
     """
-    if environment.get("RINGLOG_DATA_DIR"):
-        return environment["RINGLOG_DATA_DIR"]
+    named = named_data_dir(environment)
+    if named is not None:
+        return named
     base = environment.get("XDG_DATA_HOME") or os.path.join(
         environment.get("HOME") or os.path.expanduser("~"), ".local", "share"
     )
     return os.path.join(base, "ringlog")
 
 
+def named_data_dir(environment: Mapping[str, str] = os.environ) -> str | None:
+    """RINGLOG_DATA_DIR, if it says something."""
+    return environment.get("RINGLOG_DATA_DIR") or None
+
+
 def default_bootstrap(environment: Mapping[str, str] = os.environ) -> str:
     """Where clients look for a node: RINGLOG_BOOTSTRAP, or the default port of this host."""
-    return environment.get("RINGLOG_BOOTSTRAP") or DEFAULT_BOOTSTRAP
+    return named_bootstrap(environment) or DEFAULT_BOOTSTRAP
+
+
+def named_bootstrap(environment: Mapping[str, str] = os.environ) -> str | None:
+    """RINGLOG_BOOTSTRAP, if it says something."""
+    return environment.get("RINGLOG_BOOTSTRAP") or None
 
 
 def config_path_of(data_dir: str) -> str:
