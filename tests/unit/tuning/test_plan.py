@@ -106,8 +106,8 @@ def test_the_loss_of_a_broker_moves_its_share_to_the_others():
 
 
 def test_lost_replicas_are_copied_by_as_many_brokers_as_there_are_replicas_each_with_what_its_load_leaves():
-    """By hand: 54 partitions, 3 replicas of 11.2 TB on each of 54 brokers. The loss of one has 3 of the others fetch one
-    replica each. The slowest of what they do is sending: 3.125 GB/s of a card less 7 GB/s / 53 of load are 2.993 GB/s,
+    """By hand: 54 partitions, 3 replicas of 11.2 TB on each of 54 brokers. The loss of one has 3 of the others fetch
+    a replica each. Sending is the slowest of what they do: 3.125 GB/s of a card less 7 GB/s / 53 of load are 2.993,
     of which 30 % stay free: 2.095 GB/s, and 11.2 TB take 5,346 s."""
     loss = make_plan(KNOWN, BROKER).loss
     assert (loss.bytes_to_copy, loss.copied_to) == (pytest.approx(33.6e12), 3)
