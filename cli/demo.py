@@ -141,6 +141,7 @@ def load(console: Screen, node: EmbeddedNode, records: int, partitions: int) -> 
         [sys.executable, "-m", "cli.demo_reader", node.bootstrap, TOPIC, str(partitions), str(records)],
         stdout=subprocess.PIPE,
         text=True,
+        process_group=0,  # Ctrl-C is for this process, which ends that one
     )
     assert reader.stdout is not None
     try:

@@ -74,7 +74,7 @@ class DataDirLock:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 os.close(fd)
-                info, pid = read_info(self.data_dir), _read_pid(self._path)
+                info, pid = read_info(self.data_dir), _read_pid(self.data_dir)
                 if time.monotonic() >= until or (pid is not None and _alive(pid)):
                     raise _held(self.data_dir, info, pid) from None
                 time.sleep(0.02)
@@ -142,7 +142,7 @@ class NamesLock:
 
 def holder_pid(data_dir: str) -> int | None:
     """Who runs a data directory, also while it starts; None when nobody does."""
-    return _read_pid(os.path.join(data_dir, LOCK_NAME)) if is_locked(data_dir) else None
+    return _read_pid(data_dir) if is_locked(data_dir) else None
 
 
 def read_info(data_dir: str) -> NodeInfo | None:
@@ -169,13 +169,17 @@ def is_locked(data_dir: str) -> bool:
     return False
 
 
-def _read_pid(path: str) -> int | None:
+def _read_pid(data_dir: str) -> int | None:
+    """Who holds the lock, as the holder said; a node of a version that did not, when it was ready."""
     try:
-        with open(path, "rb") as file:
+        with open(os.path.join(data_dir, LOCK_NAME), "rb") as file:
             said = file.read(32).strip()
     except FileNotFoundError:
         return None
-    return int(said) if said.isdigit() else None
+    if said.isdigit():
+        return int(said)
+    info = read_info(data_dir)
+    return None if info is None else info.pid
 
 
 def _make_dirs(path: str) -> list[str]:

@@ -141,6 +141,17 @@ def test_a_node_that_starts_is_stopped_like_any_other(tmp_path):
         control.stop(str(tmp_path))
 
 
+def test_a_node_of_a_version_whose_lock_says_nothing_is_found_by_its_word(tmp_path):
+    lock = DataDirLock(str(tmp_path))
+    lock.take()
+    os.ftruncate(lock._fd, 0)
+    lock.write_info(info(os.getpid()))
+    assert identity.holder_pid(str(tmp_path)) == os.getpid()
+    with pytest.raises(NodeRunning, match=rf"pid {os.getpid()} runs there"):
+        DataDirLock(str(tmp_path)).take()
+    lock.leave()
+
+
 def test_a_refused_start_leaves_what_was_there_before_and_nothing_more(tmp_path):
     new, there = tmp_path / "a" / "b", tmp_path / "there"
     there.mkdir()
