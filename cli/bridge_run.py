@@ -10,6 +10,7 @@ import threading
 
 from cli.node_run import LOG_FORMAT
 from cli.output import print_json
+from cli.wrong_usage import judging_options
 
 
 def run_bridge(
@@ -39,7 +40,8 @@ def run_bridge(
         ) from None
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=LOG_FORMAT)
     address = listen or f"tcp://{default_bridge(bootstrap) or ''}"
-    require_listen(address, insecure=insecure)
+    with judging_options():
+        require_listen(address, insecure=insecure)
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())

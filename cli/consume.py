@@ -98,7 +98,10 @@ def consume(
         raise click.BadParameter(str(wrong), param_hint="'--format'") from None
     if group is not None:
         from cli.consume_group import consume_as_group
+        from ringlog.limits import GROUP_ID_CHARS_MAX
 
+        if not 0 < len(group) <= GROUP_ID_CHARS_MAX:
+            raise click.UsageError(f"--group: a name has 1 to {GROUP_ID_CHARS_MAX} characters.")
         if partitions or start.kind not in (StartKind.BEGINNING, StartKind.END):
             raise click.UsageError(
                 "--group says what is read and from where: `ringlog group reset` sets it elsewhere."

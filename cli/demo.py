@@ -57,7 +57,9 @@ class Loaded(NamedTuple):
 )
 @click.option("--partitions", default=16, type=click.IntRange(min=1, max=1000), show_default=True)
 @click.option(
-    "--dir", "directory", help="Where the node keeps its data; by default a new directory under ./build."
+    "--dir",
+    "directory",
+    help="Where the node keeps its data meanwhile; by default a new directory under ./build.",
 )
 @click.option("--keep", is_flag=True, help="Leave the data there, to look at it.")
 @click.option("--storage", is_flag=True, help="Show the storage engine alone: torn writes and recovery.")
@@ -80,23 +82,32 @@ def demo(
         ctx.invoke(storage_demo, records=records, directory=directory, keep=keep)
         return
     console = Screen()
-    made = directory is None
-    if directory is None:
-        os.makedirs("build", exist_ok=True)
-        directory = os.path.abspath(tempfile.mkdtemp(prefix="demo-", dir="build"))
-    elif os.path.exists(directory) and os.listdir(directory):
+    if directory is not None and os.path.exists(directory) and os.listdir(directory):
         raise click.UsageError(f"{directory} is not empty; name another directory")
+    above = directory or "build"
+    was_there = os.path.isdir(above)
+    os.makedirs(above, exist_ok=True)
+    directory = os.path.abspath(directory or tempfile.mkdtemp(prefix="demo-", dir=above))
     good = False
     try:
         good = run(console, records, partitions, directory)
     finally:
-        if made and not keep:
-            shutil.rmtree(directory, ignore_errors=True)
+        if not keep:
+            _remove(directory, above, was_there=was_there)
     if keep:
         console.print(
             f"\nThe data is kept:\n  [cyan]{escape(pasteable('log', 'verify', directory))}[/]", soft_wrap=True
         )
     sys.exit(0 if good else 1)
+
+
+def _remove(directory: str, above: str, *, was_there: bool) -> None:
+    """Leave what was there before the demo: a directory that it made goes, and one that was empty is so again."""
+    shutil.rmtree(directory, ignore_errors=True)
+    if was_there:
+        os.makedirs(above, exist_ok=True)
+    elif os.path.isdir(above) and not os.listdir(above):
+        os.rmdir(above)
 
 
 def run(console: Screen, records: int, partitions: int, directory: str) -> bool:
@@ -130,6 +141,7 @@ def load(console: Screen, node: EmbeddedNode, records: int, partitions: int) -> 
         [sys.executable, "-m", "cli.demo_reader", node.bootstrap, TOPIC, str(partitions), str(records)],
         stdout=subprocess.PIPE,
         text=True,
+        process_group=0,  # Ctrl-C is for this process, which ends that one
     )
     assert reader.stdout is not None
     try:

@@ -133,7 +133,10 @@ def run(console: Screen, records: int, directory: str, path: str) -> None:
 def write_and_kill(console: Screen, records: int, directory: str) -> Written:
     """Let a process append until it has acknowledged enough; kill it while it goes on."""
     writer = subprocess.Popen(
-        [sys.executable, "-m", "cli.demo_writer", directory], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "cli.demo_writer", directory],
+        stdout=subprocess.PIPE,
+        text=True,
+        process_group=0,  # Ctrl-C is for this process, which ends that one
     )
     assert writer.stdout is not None
     acks: list[Ack] = []

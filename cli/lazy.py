@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import click
 
 from cli.near import did_you_mean
+from cli.options import check_bootstrap_is_wanted
 
 
 class LazyCommand(NamedTuple):
@@ -25,12 +26,15 @@ class HelpfulGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         try:
-            return super().resolve_command(ctx, args)
+            found = super().resolve_command(ctx, args)
         except click.UsageError:
             question = did_you_mean(args[0], self.list_commands(ctx))
             if not question or self.get_command(ctx, args[0]) is not None:
                 raise
             raise click.UsageError(f"No such command {args[0]!r}. {question}", ctx) from None
+        if found[1] is not None:
+            check_bootstrap_is_wanted(ctx, found[1])
+        return found
 
 
 class LazyGroup(HelpfulGroup):

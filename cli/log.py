@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.failures import ExitCode
+from cli.lazy import HelpfulGroup
 from cli.options import json_option
 
 if TYPE_CHECKING:
     from ringlog.disk.plain import PlainDisk
 
 
-@click.group()
+@click.group(cls=HelpfulGroup)
 def log() -> None:
     """Look into the files of partitions, and check them.
 

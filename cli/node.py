@@ -7,7 +7,7 @@ import sys
 import click
 
 from cli.finite import FiniteRange
-from cli.node_options import chosen_data_dir, data_dir_option
+from cli.node_options import data_dir_of_node, data_dir_option
 from cli.options import json_option, named_bootstrap_option
 
 
@@ -104,7 +104,7 @@ def start(
 @named_bootstrap_option
 @json_option
 def stop(data_dir: str | None, timeout_s: float, bootstrap: str | None, as_json: bool) -> None:
-    """Stop the node of a data directory cleanly, and wait until it is gone.
+    """Stop the node of a data directory on this host cleanly, also one that is starting, and wait until it is gone.
 
     \b
     Examples:
@@ -113,7 +113,7 @@ def stop(data_dir: str | None, timeout_s: float, bootstrap: str | None, as_json:
     """
     from cli.node_run import stop_node
 
-    stop_node(chosen_data_dir(data_dir, bootstrap), timeout_s, as_json=as_json)
+    stop_node(data_dir_of_node(data_dir, bootstrap), timeout_s, as_json=as_json)
 
 
 @click.command()
@@ -123,6 +123,7 @@ def stop(data_dir: str | None, timeout_s: float, bootstrap: str | None, as_json:
 def status(data_dir: str | None, bootstrap: str | None, as_json: bool) -> None:
     """Show the processes of a node, its partitions, rates and memory, and what is wrong.
 
+    It is found by its data directory on this host, not by an address: `ringlog cluster describe` asks another host's.
     Rates are those of half a second. The exit code is 4 when no node runs, 0 when one does.
 
     \b
@@ -132,7 +133,7 @@ def status(data_dir: str | None, bootstrap: str | None, as_json: bool) -> None:
     """
     from cli.node_status import show_status
 
-    show_status(chosen_data_dir(data_dir, bootstrap), as_json=as_json)
+    show_status(data_dir_of_node(data_dir, bootstrap), as_json=as_json)
 
 
 @click.command()
@@ -149,4 +150,4 @@ def metrics(data_dir: str | None, bootstrap: str | None, as_json: bool) -> None:
     """
     from cli.node_run import print_metrics
 
-    print_metrics(chosen_data_dir(data_dir, bootstrap), as_json=as_json)
+    print_metrics(data_dir_of_node(data_dir, bootstrap), as_json=as_json)

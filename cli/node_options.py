@@ -19,29 +19,45 @@ def data_dir_option(command: Command) -> Command:
     )(command)
 
 
-def chosen_data_dir(given: str | None, bootstrap: str | None = None) -> str:
-    """The directory that was given, or the one of nodes that were told nothing.
-
-    With an address, InvalidRequest unless the node of that directory listens there: nobody shall stop another node
-    than the one that he named.
-    """
+def chosen_data_dir(given: str | None) -> str:
+    """The directory that was given, or the one of nodes that were told nothing."""
     import os
 
     from ringlog.config import default_data_dir
 
-    data_dir = os.path.abspath(os.path.expanduser(given or default_data_dir()))
+    return os.path.abspath(os.path.expanduser(given or default_data_dir()))
+
+
+def data_dir_of_node(given: str | None, bootstrap: str | None) -> str:
+    """The directory of a node of this host, for commands that find it by that.
+
+    With an address, InvalidRequest unless the node of that directory listens there: nobody shall stop another node
+    than the one that he named. RINGLOG_BOOTSTRAP is such an address where nothing says which directory is meant.
+    """
+    from ringlog.config import named_bootstrap, named_data_dir
+
+    data_dir = chosen_data_dir(given)
     if bootstrap is not None:
-        _require_listens(data_dir, bootstrap)
+        _require_listens(data_dir, bootstrap, bootstrap)
+    elif given is None and named_data_dir() is None and (named := named_bootstrap()) is not None:
+        _require_listens(data_dir, named, f"{named} (RINGLOG_BOOTSTRAP)")
     return data_dir
 
 
-def _require_listens(data_dir: str, bootstrap: str) -> None:
+def _require_listens(data_dir: str, bootstrap: str, named: str) -> None:
     from ringlog.client.settings import endpoints_of
-    from ringlog.errors import InvalidRequest
+    from ringlog.errors import InvalidRequest, NodeUnavailable
     from ringlog.node.control import find_node
+    from ringlog.node.identity import is_locked
 
-    node = find_node(data_dir)
-    if node is not None and not set(endpoints_of(bootstrap)) & set(node.endpoints):
+    wanted, node = endpoints_of(bootstrap), find_node(data_dir)
+    if node is not None and not set(wanted) & set(node.endpoints):
         raise InvalidRequest(
-            f"the node of {data_dir} listens on {node.endpoints[0]}, not at {bootstrap}. Name the other's --data-dir"
+            f"the node of {data_dir} listens on {node.endpoints[0]}, not at {named}. "
+            "Name the --data-dir of the one that is meant"
+        )
+    if node is None and not is_locked(data_dir):
+        raise NodeUnavailable(
+            f"no node runs on {data_dir}. This command finds a node of this host by its data directory, not by its "
+            f"address, here {named}: name its --data-dir"
         )

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from cli.counted import counted
 from cli.output import print_json
+from cli.wrong_usage import judging_options
 
 if TYPE_CHECKING:
+    from ringlog.config import NodeConfig
     from ringlog.node.identity import NodeInfo
 
 LOG_FORMAT = "%(asctime)s %(processName)s %(levelname)s %(message)s"
@@ -23,11 +25,10 @@ def run_node(
     config_path: str | None, given: Mapping[str, Any], *, bridge: bool, verbose: bool, as_json: bool
 ) -> int:
     """Run a node in this process until it is told to stop; the exit code."""
-    from ringlog.config import load_config
     from ringlog.node.supervisor import run
 
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=LOG_FORMAT)
-    config = load_config(config_path, **given)
+    config = _config(config_path, given)
     _warn_of_memory(config.data_dir)
 
     def with_bridge(endpoints: list[str], parent: int) -> int:
@@ -46,6 +47,19 @@ def run_node(
         sys.stdout.flush()
 
     return run(config, say_ready, with_bridge if bridge else None)
+
+
+def _config(path: str | None, given: Mapping[str, Any]) -> NodeConfig:
+    """The settings of the node; wrong usage when it is the options that no node could keep to, not the file."""
+    from ringlog.config import load_config
+    from ringlog.errors import InvalidRequest
+
+    try:
+        return load_config(path, **given)
+    except InvalidRequest:
+        load_config(path, data_dir=given.get("data_dir"))  # the file by itself: then that is what is wrong
+        with judging_options():
+            return load_config(path, **given)
 
 
 def _warn_of_memory(data_dir: str) -> None:
@@ -68,11 +82,11 @@ def stop_node(data_dir: str, timeout_s: float, *, as_json: bool) -> None:
     """Stop the node of a directory."""
     from ringlog.node.control import stop
 
-    info = stop(data_dir, timeout_s)
+    pid = stop(data_dir, timeout_s)
     if as_json:
-        print_json({"stopped": True, "pid": info.pid, "data_dir": data_dir})
+        print_json({"stopped": True, "pid": pid, "data_dir": data_dir})
     else:
-        print(f"Stopped the node with pid {info.pid}.")
+        print(f"Stopped the node with pid {pid}.")
 
 
 def print_metrics(data_dir: str, *, as_json: bool) -> None:

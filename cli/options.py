@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from cli.wrong_usage import judging_options
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9400"
@@ -34,7 +36,7 @@ def bootstrap_option(command: Command) -> Command:
         metavar="HOST:PORT",
         default=DEFAULT_BOOTSTRAP,
         envvar="RINGLOG_BOOTSTRAP",
-        callback=_inherit(_BOOTSTRAP),
+        callback=_address,
         show_default=True,
         show_envvar=True,
         help="Where a node listens.",
@@ -46,8 +48,8 @@ def named_bootstrap_option(command: Command) -> Command:
     return click.option(
         "--bootstrap",
         metavar="HOST:PORT",
-        callback=_inherit(_BOOTSTRAP),
-        help="Only when the node listens there.",
+        callback=_address,
+        help="Only when the node listens there; else, or without --data-dir at RINGLOG_BOOTSTRAP, it is an error.",
     )(command)
 
 
@@ -73,6 +75,13 @@ def asked_for_json(ctx: click.Context) -> bool:
     return bool(ctx.meta.get(_JSON))
 
 
+def check_bootstrap_is_wanted(ctx: click.Context, command: click.Command) -> None:
+    """UsageError when an address stands before a command that asks no node: it must not be left aside in silence."""
+    takes = isinstance(command, click.Group) or any(one.name == "bootstrap" for one in command.params)
+    if _BOOTSTRAP in ctx.meta and not takes:
+        raise click.UsageError(f"{command.name} asks no node: leave --bootstrap out.", ctx)
+
+
 def names_json(arguments: Sequence[str]) -> bool:
     """Whether --json stands on a command line that could not be understood.
 
@@ -80,6 +89,17 @@ def names_json(arguments: Sequence[str]) -> bool:
     (True, False)
     """
     return "--json" in itertools.takewhile(lambda argument: argument != "--", arguments)
+
+
+def _address(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """As `_inherit`; wrong usage when it is no address."""
+    from ringlog.client.settings import endpoints_of
+
+    chosen = _inherit(_BOOTSTRAP)(ctx, parameter, value)
+    if chosen is not None:
+        with judging_options():
+            endpoints_of(chosen)
+    return chosen
 
 
 def _inherit(key: str) -> Callable[[click.Context, click.Parameter, Any], Any]:

@@ -87,8 +87,8 @@ def loss_text(plan: Plan) -> str:
     if loss.copy_s is None:
         return f"{held} Its replicas stay missing until it is replaced: too few are left, or they have none to spare."
     return (
-        f"{held} To have all replicas again, {bytes_text(loss.bytes_to_copy)} are copied: "
-        f"{duration_text(loss.copy_s)} at the least."
+        f"{held} To have all replicas again, {bytes_text(loss.bytes_to_copy)} are copied to {loss.copied_to} of them, "
+        f"with {plan.headroom:.0%} of what their load leaves kept free: {duration_text(loss.copy_s)} at the least."
     )
 
 

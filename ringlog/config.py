@@ -113,9 +113,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
                 f"listen={self.listen!r}: {self.nets} network processes need {self.nets} ports in a row from there on"
             )
         if self.metrics_listen is not None:
-            if not _is_port(self.metrics_listen.rpartition(":")[2]):
-                raise InvalidRequest(f"metrics_listen={self.metrics_listen!r}: use HOST:PORT")
-            require_listen(f"tcp://{self.metrics_listen}", insecure=self.insecure, setting="metrics_listen")
+            _require_metrics_listen(self.metrics_listen, insecure=self.insecure)
         self._require_cluster()
 
     def _require_cluster(self) -> None:
@@ -198,6 +196,17 @@ def require_listen(listen: str, *, insecure: bool, setting: str = "listen") -> N
         )
 
 
+def _require_metrics_listen(listen: str, *, insecure: bool) -> None:
+    host, _, port = listen.rpartition(":")
+    if not host or not _is_port(port) or "/" in host:
+        raise InvalidRequest(f"metrics_listen={listen!r}: use HOST:PORT")
+    if not _is_loopback(host) and not insecure:
+        raise InvalidRequest(
+            f"metrics_listen={listen!r}: every host that reaches it could read the metrics. "
+            f"Use 127.0.0.1:{port}, or add --insecure if they may"
+        )
+
+
 def _is_port(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65535
 
@@ -237,17 +246,28 @@ def default_data_dir(environment: Mapping[str, str] = os.environ) -> str:
     >>> default_data_dir({"HOME": "/home/ada"})
     '/home/ada/.local/share/ringlog'
     """
-    if environment.get("RINGLOG_DATA_DIR"):
-        return environment["RINGLOG_DATA_DIR"]
+    named = named_data_dir(environment)
+    if named is not None:
+        return named
     base = environment.get("XDG_DATA_HOME") or os.path.join(
         environment.get("HOME") or os.path.expanduser("~"), ".local", "share"
     )
     return os.path.join(base, "ringlog")
 
 
+def named_data_dir(environment: Mapping[str, str] = os.environ) -> str | None:
+    """RINGLOG_DATA_DIR, if it says something."""
+    return environment.get("RINGLOG_DATA_DIR") or None
+
+
 def default_bootstrap(environment: Mapping[str, str] = os.environ) -> str:
     """Where clients look for a node: RINGLOG_BOOTSTRAP, or the default port of this host."""
-    return environment.get("RINGLOG_BOOTSTRAP") or DEFAULT_BOOTSTRAP
+    return named_bootstrap(environment) or DEFAULT_BOOTSTRAP
+
+
+def named_bootstrap(environment: Mapping[str, str] = os.environ) -> str | None:
+    """RINGLOG_BOOTSTRAP, if it says something."""
+    return environment.get("RINGLOG_BOOTSTRAP") or None
 
 
 def config_path_of(data_dir: str) -> str:

@@ -142,6 +142,10 @@ def latency(**options: Any) -> None:
 
 def _plan(options: dict[str, Any]) -> tuple[Plan, bool]:
     from cli.bench.plan import Plan
+    from cli.wrong_usage import judging_options
+    from ringlog.client.settings import check_topic_name
 
     as_json = options.pop("as_json")
+    with judging_options():
+        check_topic_name(options["topic"])
     return Plan(**options), as_json

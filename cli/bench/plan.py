@@ -7,6 +7,8 @@ from dataclasses import dataclass
 CHUNK_BYTES = 255 * 1024
 """Records of so many bytes go to the producer in one call: they fill one batch, and leave no rest for a second."""
 RECORD_OVERHEAD_BYTES = 12
+BATCH_OVERHEAD_BYTES = 128
+"""More than a batch of one record has beside its value."""
 CHUNK_RECORDS_MAX = 10_000
 COUNT_DEFAULT = 1_000_000
 
@@ -32,6 +34,11 @@ class Plan:
         if self.count is None and self.seconds is None:
             return COUNT_DEFAULT
         return self.count
+
+    @property
+    def batch_bytes_min(self) -> int:
+        """What a topic must take as one batch: a record is never cut, but compressed it may be smaller."""
+        return self.record_size + BATCH_OVERHEAD_BYTES
 
     @property
     def chunk_records(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -21,15 +21,19 @@ from cli.output import print_json
 from cli.screen import progress_bar
 from ringlog.errors import InvalidRequest, TopicExists
 from ringlog.model import TopicPartition
+from ringlog.node.topic_settings import effective_settings
 
 if TYPE_CHECKING:
     from ringlog import Admin
+
+_LIMIT = "max.message.bytes"
 
 
 def run_produce(plan: Plan, *, as_json: bool) -> None:
     """`ringlog bench produce`."""
     with open_admin(plan.bootstrap) as admin:
         partitions = len(_ensure_topic(admin, plan))
+        _require_room(admin, plan)
     outcome = _fill(plan)
     _print("produce", outcome, plan, partitions, "send to acknowledgement", as_json)
     if not as_json:
@@ -58,6 +62,7 @@ def run_consume(plan: Plan, *, as_json: bool) -> None:
         asked = admin.describe_topic(plan.topic).config.get("flush", "ack")
         durability = "flushed" if asked == "ack" else "written"
         if there < wanted:
+            _require_room(admin, plan)
             print(f"ringlog: {plan.topic} has {there:,} records; adding {wanted - there:,}.", file=sys.stderr)
             fill = dataclasses.replace(plan, count=wanted - there, seconds=None, rate=None)
             _fill(fill)
@@ -76,6 +81,7 @@ def run_latency(plan: Plan, *, as_json: bool) -> None:
     """`ringlog bench latency`."""
     with open_admin(plan.bootstrap) as admin:
         places = _ensure_topic(admin, plan)
+        _require_room(admin, plan)
     value = make_values(1, plan.record_size)[0].tobytes()
     with (
         open_producer(plan.bootstrap, acks=plan.acks, compression_type=plan.codec, linger_ms=0) as producer,
@@ -108,15 +114,32 @@ def run_latency(plan: Plan, *, as_json: bool) -> None:
 
 
 def _ensure_topic(admin: Admin, plan: Plan) -> list[TopicPartition]:
-    """The partitions of the topic, which is created when it is missing."""
+    """The partitions of the topic, which is created when it is missing, so that it takes such records."""
+    is_enough = _batch_bytes_max(admin, {}) >= plan.batch_bytes_min
+    config = {} if is_enough else {_LIMIT: str(plan.batch_bytes_min)}
     try:
-        admin.create_topic(plan.topic, num_partitions=plan.partitions)
+        admin.create_topic(plan.topic, num_partitions=plan.partitions, config=config)
     except TopicExists:
         there = len(admin.describe_topic(plan.topic).partitions)
         if there != plan.partitions:
             print(f"ringlog: {plan.topic} is there already, with {there} partitions.", file=sys.stderr)
     described = admin.describe_topic(plan.topic)
     return [TopicPartition(plan.topic, partition.index) for partition in described.partitions]
+
+
+def _require_room(admin: Admin, plan: Plan) -> None:
+    """InvalidRequest for a topic that was there before, and would refuse such records."""
+    at_most = _batch_bytes_max(admin, admin.describe_topic(plan.topic).config)
+    if plan.codec == "none" and at_most < plan.batch_bytes_min:
+        alter = pasteable("topic", "alter", plan.topic, "--config", f"{_LIMIT}={plan.batch_bytes_min}")
+        raise InvalidRequest(
+            f"topic {plan.topic} takes batches of at most {at_most} bytes, and one record makes "
+            f"{plan.batch_bytes_min}. Name another --topic, which is made to fit, or: {alter}"
+        )
+
+
+def _batch_bytes_max(admin: Admin, config: Mapping[str, str]) -> int:
+    return int(effective_settings(config, admin.topic_defaults())[_LIMIT].value)
 
 
 def _records(admin: Admin, topic: str) -> int:

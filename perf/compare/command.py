@@ -137,8 +137,15 @@ def report(json_path: str, report_dir: str, readme_path: str | None) -> None:
     python -m perf report
     python -m perf report --json bench-results/compare.json --readme README.md
     """
-    with open(json_path, "rb") as measured:
-        summary = msgspec.json.decode(measured.read(), type=Summary)
+    try:
+        with open(json_path, "rb") as measured:
+            summary = msgspec.json.decode(measured.read(), type=Summary)
+    except FileNotFoundError:
+        raise click.ClickException(
+            f"{json_path} is not there: `python -m perf compare` writes it, or name another with --json"
+        ) from None
+    except msgspec.MsgspecError as wrong:
+        raise click.ClickException(f"{json_path} holds no figures of a comparison: {wrong}") from None
     write_report(summary, report_dir, Console(stderr=True))
     if readme_path is not None:
         with open(readme_path, encoding="utf-8") as file:

@@ -14,6 +14,7 @@ from rich.table import Table
 from perf.compare.summary import Summary
 
 DEFAULT_HISTORY = "bench-results/history.ndjson"
+_WIDTH_MAX = 10_000
 DEFAULT_NAMES = ("*.ringlog-D2/kafka-best-D1", "*.10pct.ringlog-D2/kafka-confluent-D2")
 
 
@@ -107,9 +108,17 @@ def history(path: str, names: Sequence[str], last: int, plot_path: str | None, a
         table = Table("", *(f"{entry.commit[:10]}\n{entry.date[:10]}" for entry in entries))
         for name, values in found.items():
             table.add_row(name, *("" if value is None else f"{value:.4g}" for value in values))
-        Console().print(table)
+        print_whole(table)
     if plot_path is not None:
         draw(entries, found, plot_path)
+
+
+def print_whole(table: Table, console: Console | None = None) -> None:
+    """Print a table as wide as it is: a name that is cut cannot be given to --name."""
+    console = console or Console()
+    wide = console.options.update(max_width=_WIDTH_MAX)
+    console.width = max(console.width, console.measure(table, options=wide).maximum)
+    console.print(table)
 
 
 def draw(entries: Sequence[Entry], found: dict[str, list[float | None]], path: str) -> None:

@@ -71,7 +71,7 @@ def limits_of(samples: Samples) -> dict[str, float]:
 
 
 def results_of(samples: Samples) -> tuple[dict[str, float], dict[str, float]]:
-    """(medians, spreads) by name. A share of the bound pairs what one round measured."""
+    """(medians, spreads) by name; one round has no spread. A share of the bound pairs what one round measured."""
     values: defaultdict[str, list[float]] = defaultdict(list)
     limits = {int(found["round"]): found for found in samples.limits}
     for sample in samples.throughput:
@@ -91,7 +91,7 @@ def results_of(samples: Samples) -> tuple[dict[str, float], dict[str, float]]:
             values[f"{waited.key}.{percentile}"].append(getattr(waited, percentile))
     return (
         {name: median(found) for name, found in values.items()},
-        {name: spread(found) for name, found in values.items() if median(found)},
+        {name: spread(found) for name, found in values.items() if len(found) > 1 and median(found)},
     )
 
 

@@ -197,7 +197,8 @@ def _rate(summary: Summary, key: str) -> str:
     rate = summary.results.get(f"{key}.records_per_s")
     if rate is None:
         return "–"
-    return f"{si(rate)} ± {summary.spreads.get(f'{key}.records_per_s', 0.0):.0%}"
+    spread = summary.spreads.get(f"{key}.records_per_s")
+    return si(rate) if spread is None else f"{si(rate)} ± {spread:.0%}"
 
 
 def _cost(summary: Summary, key: str) -> str:

@@ -107,7 +107,7 @@ def show(report: Report, console: Console) -> None:
             "[green]✓[/]" if result.reached else "[red]✗[/]",
             result.name,
             f"{result.value:.3g} {result.unit}",
-            f"{result.spread:.0%}",
+            f"{result.spread:.0%}" if result.rounds > 1 else "",
             f"{result.limit_value:.3g} {result.unit}",
             f"{result.ratio:.2f}",
             result.goal.text,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
 import tempfile
@@ -22,6 +23,16 @@ DEFAULT_DIR = "build/bench"
 DEFAULT_JSON = "bench-results/node.json"
 
 
+def require_arrow(only: Sequence[str]) -> None:
+    """Say before anything is measured that a benchmark lacks what it needs."""
+    if "consume" in (only or BENCHMARKS) and importlib.util.find_spec("pyarrow") is None:
+        others = " ".join(f"--only {name}" for name in BENCHMARKS if name != "consume")
+        raise click.ClickException(
+            f"consume reads Arrow columns, and pyarrow is not installed: pip install 'pyarrow>=17', or measure "
+            f"the others: {others}"
+        )
+
+
 @click.command()
 @click.option("--quick", "scale", flag_value="quick", help="Fewer rounds and records: a first look.")
 @click.option("--tiny", "scale", flag_value="tiny", help="Only prove that every benchmark runs.")
@@ -35,6 +46,7 @@ def node(
 ) -> None:
     """Measure a node through its client, beside the limits of this machine."""
     progress = Console(stderr=True)
+    require_arrow(only)
     os.makedirs(parent, exist_ok=True)
     directory = os.path.abspath(tempfile.mkdtemp(prefix="node-", dir=parent))
     chosen = SCALES[scale or "full"]

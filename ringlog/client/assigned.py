@@ -33,13 +33,15 @@ class Assigned:
     SETTLING  `reset` says which end of the log to start from; nothing is fetched until that offset is known
     MISPLACED the metadata proved wrong; nothing is asked until they were refreshed
     FETCHING  `position` ≤ every record in `chunks` < `fetch_offset`, in order and without a gap
-    FAILED    `failure` waits for the poller, behind the chunks; raising it takes the partition back to FETCHING
+    FAILED    `failure` waits for the poller, behind the chunks. Once it was told it stands until an answer knows of
+              none: asked is again, and no poll comes back empty meanwhile
     """
 
     __slots__ = (
         "buffered_bytes",
         "chunks",
         "failure",
+        "failure_told",
         "far_until_s",
         "fetch_offset",
         "generation",
@@ -80,6 +82,8 @@ class Assigned:
         self.chunks: deque[Chunk] = deque()
         self.buffered_bytes = 0
         self.failure: RinglogError | None = None
+        self.failure_told = False
+        """The poller knows of it: what was asked may be asked again."""
         self.retries = 0
         self.retry_at_s = 0.0
         self.readable_offset = UNKNOWN
@@ -98,9 +102,17 @@ class Assigned:
         self.quiet = False
         self.chunks.clear()
         self.buffered_bytes = 0
-        self.failure = None
+        self.recover()
         self.retries, self.retry_at_s = 0, 0.0
         return dropped
+
+    def fail(self, error: RinglogError) -> None:
+        """Retries do not help: the poller has to know."""
+        self.failure, self.failure_told = error, False
+
+    def recover(self) -> None:
+        """An answer knows of no failure."""
+        self.failure, self.failure_told = None, False
 
     def stand_at(self, offset: int) -> None:
         """Read on from an offset. There must be no chunks."""

@@ -31,13 +31,16 @@ class Assignment:
         """Those of which enough was fetched, until some of it is polled."""
         self._ready: deque[Assigned] = deque()
         """Those that have something for the poller; the first has its turn."""
+        self._standing: dict[Assigned, None] = {}
+        """Those with a failure that the poller was told; the next to be raised first."""
         self.buffered_bytes = 0
 
     # -- the poller's side -----------------------------------------------------------------------------------
 
     def assign(self, wanted: Mapping[TopicPartition, tuple[Place, int | None]]) -> None:
-        """Read exactly these. One that was assigned before and has no offset here goes on where it is."""
-        for tp in [tp for tp in self.assigned if tp not in wanted]:
+        """Read exactly these. One that was assigned before and has no offset here goes on where it is, unless its topic
+        was made anew since: that is another one."""
+        for tp in [tp for tp, known in self.assigned.items() if not _is_same(known, wanted.get(tp))]:
             gone = self.assigned.pop(tp)
             self.drop(gone)
             self.waiting.pop(gone, None)
@@ -93,24 +96,37 @@ class Assignment:
 
     def head(self, now_s: float, *, may_raise: bool = True) -> Assigned | None:
         """Whose turn it is: a partition that has a chunk. Raises what went wrong with one that has a failure, unless
-        the poller has records in its hands, and gives None instead. A failure that lasts is raised again."""
+        the poller has records in its hands, and gives None instead."""
         while self._ready:
             assigned = self._ready[0]
             if assigned.chunks and not assigned.paused:
                 return assigned
             failure = assigned.failure
-            if failure is not None and not assigned.paused:
+            if failure is not None and not assigned.failure_told and not assigned.paused:
                 if not may_raise:
                     return None
                 self._leave_queue()
                 if assigned.position == UNKNOWN and assigned.reset is None:
                     self.enqueue(assigned)  # only a seek can help
                 else:
-                    assigned.failure = None
+                    assigned.failure_told = True
+                    self._standing[assigned] = None
                     self.back_off(assigned, now_s)
-                raise failure
+                raise failure.with_traceback(None)
             self._leave_queue()
         return None
+
+    def raise_standing(self) -> None:
+        """The poller found nothing: raise what keeps records of a partition from it, in turns when there are several.
+        Nobody takes for a quiet topic what is none."""
+        for assigned in list(self._standing):
+            failure = assigned.failure
+            if failure is None or not assigned.failure_told:
+                del self._standing[assigned]  # it is over, or told anew in its turn
+            elif not assigned.paused:
+                del self._standing[assigned]
+                self._standing[assigned] = None
+                raise failure.with_traceback(None)
 
     def advance(self, assigned: Assigned, position: int) -> bool:
         """The poller took what lies below a position. True: something may be asked for that could not before."""
@@ -202,14 +218,14 @@ class Assignment:
         elif error.retriable:
             self.back_off(assigned, now_s)
         else:
-            assigned.failure = error
+            assigned.fail(error)
             self.enqueue(assigned)
 
     def out_of_range(self, assigned: Assigned, error: OffsetOutOfRange) -> None:
         """There is nothing at the position: the setting says what to do, once what was fetched before is polled."""
         assigned.reset = self.settings.reset
         if assigned.reset is None:
-            assigned.failure = error
+            assigned.fail(error)
             self.enqueue(assigned)
         self.waiting[assigned] = None
 
@@ -220,3 +236,7 @@ class Assignment:
             most_s = min(most_s, _LEADER_AGAIN_S)
         assigned.back_off(now_s, settings.retry_backoff_ms / 1000, most_s)
         self.waiting[assigned] = None
+
+
+def _is_same(known: Assigned, wanted: tuple[Place, int | None] | None) -> bool:
+    return wanted is not None and wanted[0].topic_id == known.place.topic_id

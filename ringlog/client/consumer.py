@@ -85,7 +85,8 @@ class Consumer:
     def assign(self, partitions: Iterable[Partition | tuple[str, int, int]]) -> None:
         """Read exactly these partitions: ("topic", 0), or ("topic", 0, offset) to start at an offset.
 
-        One that was assigned before, and has no offset here, goes on where it is; others start where the group, if
+        One that was assigned before, and has no offset here, goes on where it is (unless its topic was made anew: that
+        is another one); others start where the group, if
         there is one, has committed, else where `auto_offset_reset` says. Positions are known when this returns:
         records that are produced later are not missed. UnknownTopic when there is no such partition.
         """
@@ -216,9 +217,13 @@ class Consumer:
         """The next records, waiting up to `timeout_ms` for the first; an empty list when none came.
 
         At most `max_records`, by default `max_poll_records`; None or 0: all that was fetched. Fields are decoded
-        when they are looked at. Errors that retries do not help are raised here, typed, and again as long as they
-        last; nothing is ever skipped. UnreadableBatch: what came cannot be read (a CRC that is wrong, records that
-        do not unfold), and is fetched again; `seek(error.partition, error.next_offset)` goes on behind it.
+        when they are looked at. Errors that retries do not help are raised here, typed, and as long as they last again
+        by every poll that finds no records; nothing is ever skipped. So it is with UnknownTopic when an assigned topic
+        was deleted. One that is made again under its name is another topic: it is read from where `auto_offset_reset`
+        says ("error": OffsetOutOfRange until a seek), or from where it is assigned anew.
+
+        UnreadableBatch: what came cannot be read (a CRC that is wrong, records that do not unfold), and is fetched
+        again; `seek(error.partition, error.next_offset)` goes on behind it.
         """
         timeout_s = checked_ms(timeout_ms)
         most = self._settings.max_poll_records if max_records is ... else checked_most(max_records)

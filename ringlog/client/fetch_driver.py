@@ -88,21 +88,28 @@ class FetchDriver:
 
     def head(self, deadline_s: float) -> tuple[Assigned, int] | None:
         """The partition whose turn it is and the poller's position in it; waits until there is one, time is over or
-        somebody interrupts."""
-        while True:
-            with self._lock:
-                self.check_open()
-                now_s = time.monotonic()
-                assigned = self._fetcher.head(now_s)
-                if assigned is not None:
-                    return assigned, assigned.position
-                if now_s >= deadline_s or self._interrupted:
-                    self._interrupted = False
-                    return None
-                if not self._room_untold:
-                    self._changed.wait(deadline_s - now_s)
-                    continue
-            self._tell_room(now_s)
+        somebody interrupts. Raises what is wrong with a partition when it is told of, and when time is over."""
+        try:
+            while True:
+                with self._lock:
+                    self.check_open()
+                    now_s = time.monotonic()
+                    assigned = self._fetcher.head(now_s)
+                    if assigned is not None:
+                        return assigned, assigned.position
+                    if self._interrupted:
+                        self._interrupted = False
+                        return None
+                    if now_s >= deadline_s:
+                        self._fetcher.raise_standing()
+                        return None
+                    if not self._room_untold:
+                        self._changed.wait(deadline_s - now_s)
+                        continue
+                self._tell_room(now_s)
+        except RinglogError:
+            self._connection.wake()  # what was told is asked again, and nothing else may stir its thread
+            raise
 
     def next_head(self) -> tuple[Assigned, int] | None:
         """As `head`, for a poller that has records in its hands: waits for nothing, raises nothing."""

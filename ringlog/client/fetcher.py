@@ -49,7 +49,7 @@ class Fetcher(Assignment):
         """Lanes of followers that are read from, which are negative here, and their nodes."""
 
     def assign(self, wanted: Mapping[TopicPartition, tuple[Place, int | None]]) -> None:
-        """Read exactly these. One that was assigned before and has no offset here goes on where it is."""
+        """As `Assignment.assign`; lanes that serve nothing of it are forgotten."""
         super().assign(wanted)
         self._forget_lanes()
 
@@ -62,7 +62,7 @@ class Fetcher(Assignment):
         lookups: dict[int, list[Assigned]] = {}
         next_s: float | None = None
         for assigned in list(self.waiting):
-            if assigned.in_flight or assigned.failure is not None:
+            if assigned.in_flight or (assigned.failure is not None and not assigned.failure_told):
                 del self.waiting[assigned]
             elif assigned.retry_at_s > now_s:
                 next_s = assigned.retry_at_s if next_s is None else min(next_s, assigned.retry_at_s)
@@ -188,6 +188,8 @@ class Fetcher(Assignment):
                 if near:
                     # A follower hears of a commit with the next data: at the quiet end of a log its leader knows more.
                     assigned.far_until_s = now_s + self.settings.fetch_max_wait_ms / 1000
+                else:
+                    assigned.recover()  # a row that says otherwise comes below
         for row in rows:
             found = asked.get(row.partition)
             if found is not None and found[0].generation == found[1]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ringlog.client.waits import checked_s
-from ringlog.errors import RequestTimeout, RinglogError
+from ringlog.errors import InvalidRequest, RequestTimeout, RinglogError
 
 NO_OFFSET = -1
 NO_DURABILITY = "none"
@@ -42,12 +43,24 @@ class ProducedRange:
     durability: str
 
 
+_forks = 0
+"""How many forks lie between the first process and this one."""
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
 class BatchState:
     """What became of one batch, shared by the futures of its records."""
 
     __slots__ = (
-        "_callbacks", "_check_may_wait", "_event", "_lock", "base_offset", "count", "done", "durability", "error",
-        "partition", "timestamps", "topic",
+        "_callbacks", "_check_may_wait", "_event", "_forks", "_lock", "base_offset", "count", "done", "durability",
+        "error", "partition", "timestamps", "topic",
     )  # fmt: skip
 
     def __init__(self, topic: str, partition: int, check_may_wait: Callable[[], None] | None = None) -> None:
@@ -66,6 +79,7 @@ class BatchState:
         self._event: threading.Event | None = None
         self._callbacks: list[tuple[Callable[[Any], object], Any]] | None = None
         self._check_may_wait = check_may_wait
+        self._forks = _forks
 
     def resolve(self, base_offset: int, durability: str, append_time_ms: int = -1) -> None:
         """The batch is in the log."""
@@ -93,7 +107,9 @@ class BatchState:
             call_safely(callback, future)
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Whether the batch is done, at the latest when the time is over. Ctrl-C interrupts it."""
+        """Whether the batch is done, at the latest when the time is over. Ctrl-C interrupts it. InvalidRequest where
+        nobody will ever know: in the child of a fork."""
+        self._check_is_ours()
         if timeout_s is not None:
             timeout_s = checked_s(timeout_s)
             if not timeout_s:
@@ -111,6 +127,10 @@ class BatchState:
 
     def then(self, callback: Callable[[Any], object], future: Any) -> None:
         """Call back with the future when the batch is done, at once if it is."""
+        if self.done:
+            call_safely(callback, future)
+            return
+        self._check_is_ours()
         pair, first = (callback, future), [(callback, future)]
         with self._lock:
             if not self.done:
@@ -120,6 +140,14 @@ class BatchState:
                     self._callbacks.append(pair)
                 return
         call_safely(callback, future)
+
+    def _check_is_ours(self) -> None:
+        """Before the lock is touched, which a thread of the parent may have held when it forked."""
+        if self._forks != _forks and not self.done:
+            raise InvalidRequest(
+                "the record was sent before the fork, and only the parent is told what became of it. "
+                "Wait for it there; records that are produced in this process have futures that work"
+            )
 
     def timestamp(self, index: int) -> int:
         return self.timestamps if isinstance(self.timestamps, int) else self.timestamps[index]
@@ -148,7 +176,8 @@ class RecordFuture(tuple[BatchState, int]):
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Where the record stands. Raises what it failed with, or RequestTimeout: then it is still on its way. In a
-        callback of its producer, where waiting would never end, a timeout of 0 looks; others are an InvalidRequest."""
+        callback of its producer, where waiting would never end, a timeout of 0 looks; others are an InvalidRequest, and
+        so is every question for a record that was on its way at a fork, in the child."""
         state, index = self
         if not state.done and not state.wait(timeout):
             raise RequestTimeout(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ringlog.client.assigned import Assigned, Place
+from ringlog.client.assigned import UNKNOWN, Assigned, Place
 from ringlog.client.assignment import Assignment
 from ringlog.client.cluster_view import NO_LEADER, node_of
 from ringlog.errors import CorruptFrame, OffsetOutOfRange, RinglogError, UnknownTopic
@@ -95,6 +95,7 @@ def look_up_offsets(assignment: Assignment, some: list[Assigned]) -> Ask:
                 assignment.went_wrong(assigned, error, now_s)
             else:
                 assigned.retries = 0
+                assigned.recover()
                 assigned.stand_at(row.offset)
         for assigned in left.values():
             assignment.land(assigned)
@@ -153,6 +154,7 @@ def _replace(assignment: Assignment, assigned: Assigned, topic: TopicMetadata | 
         assignment.went_wrong(assigned, error, now_s)
         return
     before, assigned.place, assigned.misplaced = assigned.place, place, False
+    assigned.recover()
     if place.node == NO_LEADER:
         assigned.misplaced = True
         assignment.back_off(assigned, now_s)
@@ -163,6 +165,7 @@ def _replace(assignment: Assignment, assigned: Assigned, topic: TopicMetadata | 
         assignment.back_off(assigned, now_s)
     if before.topic_id != place.topic_id:
         assignment.drop(assigned)
+        assigned.position = assigned.fetch_offset = UNKNOWN  # an offset of the old topic means nothing here
         gone = OffsetOutOfRange(
             f"{assigned.tp} was deleted and made anew: its offsets begin again. Seek to one"
         )

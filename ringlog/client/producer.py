@@ -15,6 +15,7 @@ from ringlog.client.accumulator import BATCH_BYTES_MAX, Accumulator, TopicQueues
 from ringlog.client.connection import Connection
 from ringlog.client.futures import ManyFuture, Part, RecordFuture
 from ringlog.client.many import Chunk, Rows, chunks_of, refused_time, rows_by_partition
+from ringlog.client.metadata import INTERNAL_PREFIX
 from ringlog.client.near_memory import near_memory
 from ringlog.client.partition_queue import Batch, PartitionQueue, ProducerId
 from ringlog.client.sender import Sender
@@ -309,6 +310,10 @@ class Producer:
             raise ClientClosed(_CLOSED)
         if not isinstance(topic, str):
             raise TypeError(f"topic must be a str, not {type(topic).__name__}")
+        if topic.startswith(INTERNAL_PREFIX):
+            raise InvalidRequest(
+                f"topic {topic!r} is the node's own: nobody else writes to it. Use another name"
+            )
         metadata = self._connection.topic(
             topic, create=topic not in self._watch.deleted, timeout_s=self._settings.max_block_ms / 1000
         )

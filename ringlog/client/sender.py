@@ -49,7 +49,7 @@ class Sender:
     ) -> None:
         self._accumulator = accumulator
         self._jitter = jitter
-        self._idempotent = settings.enable_idempotence
+        self._idempotent = settings.is_idempotent
         self._codec = settings.codec
         self._level = settings.compression_level
         self._linger_s = settings.linger_ms / 1000

@@ -99,7 +99,9 @@ class ProducerSettings(ClientSettings, frozen=True, kw_only=True):
     """Bytes of records that wait for their answer; past it `produce` blocks."""
     compression_type: str = "none"
     compression_level: int | None = None
-    enable_idempotence: bool = True
+    enable_idempotence: bool | None = None
+    """What is sent again is in the log once. Without a word it is on. True asks for it whatever leader dies, as Kafka
+    does, and so needs acks="all"."""
     max_in_flight_requests_per_connection: int = limits.PRODUCER_BATCHES_KEPT
     """Counted per partition. An idempotent producer may have at most 5: so many a node remembers."""
     retries: int = 2**31 - 1
@@ -119,16 +121,26 @@ class ProducerSettings(ClientSettings, frozen=True, kw_only=True):
         _at_least(0, retries=self.retries)
         _check_level(self.codec, self.compression_level)
         _at_least(1, max_in_flight_requests_per_connection=self.max_in_flight_requests_per_connection)
-        most = limits.PRODUCER_BATCHES_KEPT
-        if self.enable_idempotence and self.max_in_flight_requests_per_connection > most:
+        if self.enable_idempotence and acks_of(self.acks) is not Acks.ALL:
             raise InvalidRequest(
-                f"max_in_flight_requests_per_connection must be at most {most} with enable_idempotence"
+                f"enable_idempotence=True needs acks='all', not {self.acks!r}: what one leader alone has, or nobody "
+                "answers for, may be lost with it. Leave one of them out, or set enable_idempotence=False"
+            )
+        most = limits.PRODUCER_BATCHES_KEPT
+        if self.is_idempotent and self.max_in_flight_requests_per_connection > most:
+            raise InvalidRequest(
+                f"max_in_flight_requests_per_connection must be at most {most}, unless enable_idempotence=False"
             )
         largest = limits.FRAME_BYTES_MAX - 64 * limits.KIB
         if not 1 * limits.KIB <= self.batch_size <= largest:
             raise InvalidRequest(f"batch_size must lie between 1024 and {largest}, but is {self.batch_size}")
         if self.buffer_memory < self.batch_size:
             raise InvalidRequest("buffer_memory must hold at least one batch_size")
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether batches are numbered: so repeats are known, and none overtakes another."""
+        return self.enable_idempotence is not False
 
     @property
     def few_bytes(self) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import psutil
 
 from ringlog.errors import NodeUnavailable, RequestTimeout
-from ringlog.node.identity import NodeInfo, is_locked, read_info
+from ringlog.node.identity import NodeInfo, holder_pid, is_locked, read_info
 from ringlog.node.metrics import NodeView
 from ringlog.ring.board import ProcessState
 from ringlog.ring.stats import quantile
@@ -24,18 +25,19 @@ def find_node(data_dir: str) -> NodeInfo | None:
     return read_info(data_dir) if is_locked(data_dir) else None
 
 
-def stop(data_dir: str, timeout_s: float = 30.0) -> NodeInfo:
-    """Stop the node cleanly, and wait until all of it is gone."""
-    info = find_node(data_dir)
-    if info is None:
+def stop(data_dir: str, timeout_s: float = 30.0) -> int:
+    """Stop the node cleanly, also while it starts, and wait until all of it is gone; the pid that it had."""
+    pid = holder_pid(data_dir)
+    if pid is None:
         raise NodeUnavailable(f"no node runs on {data_dir}")
-    os.kill(info.pid, signal.SIGTERM)
+    with suppress(ProcessLookupError):  # its processes are about to follow it
+        os.kill(pid, signal.SIGTERM)
     until = time.monotonic() + timeout_s
     while is_locked(data_dir):
         if time.monotonic() > until:
-            raise RequestTimeout(f"the node (pid {info.pid}) has not stopped after {timeout_s:.0f} s")
+            raise RequestTimeout(f"the node (pid {pid}) has not stopped after {timeout_s:.0f} s")
         time.sleep(0.02)
-    return info
+    return pid
 
 
 class ProcessStatus(msgspec.Struct):

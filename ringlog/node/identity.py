@@ -9,7 +9,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import msgspec
 
@@ -57,24 +57,35 @@ class DataDirLock:
 
     def __init__(self, data_dir: str) -> None:
         self.data_dir = data_dir
+        self._path = os.path.join(data_dir, LOCK_NAME)
         self._fd = -1
+        self._made_dirs: list[str] = []
+        """The innermost first."""
+        self._made_lock = False
 
     def take(self) -> None:
         """Take it, or raise NodeRunning; waits for processes that are about to leave."""
-        os.makedirs(self.data_dir, mode=0o700, exist_ok=True)
-        fd = os.open(os.path.join(self.data_dir, LOCK_NAME), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         until = time.monotonic() + LEAVING_S
-        while True:
+        while self._fd < 0:
+            self._made_dirs += _make_dirs(self.data_dir)
+            self._made_lock |= not os.path.exists(self._path)
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
             except BlockingIOError:
-                info = read_info(self.data_dir)
-                if time.monotonic() >= until or (info is not None and _alive(info.pid)):
-                    os.close(fd)
-                    raise _held(self.data_dir, info) from None
+                os.close(fd)
+                info, pid = read_info(self.data_dir), _read_pid(self.data_dir)
+                if time.monotonic() >= until or (pid is not None and _alive(pid)):
+                    raise _held(self.data_dir, info, pid) from None
                 time.sleep(0.02)
-        self._fd = fd
+                continue
+            if not _is_at(self._path, fd):
+                os.close(fd)  # of a start that was refused in this moment, and has taken its file away
+                continue
+            self._fd = fd
+        os.ftruncate(self._fd, 0)
+        os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
+        self._forget_info()  # what was said by a node that died
 
     def write_info(self, info: NodeInfo) -> None:
         """Say who we are."""
@@ -86,11 +97,24 @@ class DataDirLock:
     def leave(self) -> None:
         """Clean stop: nobody is here."""
         try:
-            os.unlink(os.path.join(self.data_dir, INFO_NAME))
-        except FileNotFoundError:
-            return
+            self._forget_info()
         finally:
             os.close(self._fd)
+            self._fd = -1
+
+    def abandon(self) -> None:
+        """The start is refused before anything else was made: leave what was there before, and nothing more."""
+        if self._made_lock:
+            os.unlink(self._path)
+        for path in self._made_dirs:
+            if os.listdir(path):
+                break
+            os.rmdir(path)
+        self.leave()
+
+    def _forget_info(self) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.data_dir, INFO_NAME))
 
 
 class NamesLock:
@@ -114,6 +138,11 @@ class NamesLock:
             yield
         finally:
             fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+
+def holder_pid(data_dir: str) -> int | None:
+    """Who runs a data directory, also while it starts; None when nobody does."""
+    return _read_pid(data_dir) if is_locked(data_dir) else None
 
 
 def read_info(data_dir: str) -> NodeInfo | None:
@@ -140,6 +169,36 @@ def is_locked(data_dir: str) -> bool:
     return False
 
 
+def _read_pid(data_dir: str) -> int | None:
+    """Who holds the lock, as the holder said; a node of a version that did not, when it was ready."""
+    try:
+        with open(os.path.join(data_dir, LOCK_NAME), "rb") as file:
+            said = file.read(32).strip()
+    except FileNotFoundError:
+        return None
+    if said.isdigit():
+        return int(said)
+    info = read_info(data_dir)
+    return None if info is None else info.pid
+
+
+def _make_dirs(path: str) -> list[str]:
+    """Make a directory and those above it; those that were missing, the innermost first."""
+    missing, above = [], path
+    while not os.path.exists(above):
+        missing.append(above)
+        above = os.path.dirname(above)
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    return missing
+
+
+def _is_at(path: str, fd: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(fd))
+    except FileNotFoundError:
+        return False
+
+
 def _alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -154,8 +213,10 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def _held(data_dir: str, info: NodeInfo | None) -> NodeRunning:
+def _held(data_dir: str, info: NodeInfo | None, pid: int | None) -> NodeRunning:
     who = "another process holds its lock"
-    if info is not None:
+    if info is None and pid is not None:
+        who = f"node with pid {pid} is starting there"
+    elif info is not None:
         who = f"node with pid {info.pid} runs there, listening on {info.endpoints[0]}"
     return NodeRunning(f"{data_dir}: {who}. Stop it with `ringlog stop`, or use another --data-dir")

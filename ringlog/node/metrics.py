@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ringlog.errors import NodeUnavailable
 from ringlog.model import TopicPartition
-from ringlog.node.identity import NodeInfo, is_locked, read_info
+from ringlog.node.identity import NodeInfo, holder_pid, is_locked, read_info
 from ringlog.ring.board import Board, ProcessState, Topology
 from ringlog.ring.shm import SharedMemory
 from ringlog.ring.stats import BUCKETS, COUNTERS, HISTOGRAMS, StatsPage, bucket_top
@@ -72,7 +72,9 @@ class NodeView:
     """The shared pages of a node that runs on this host, opened to be read."""
 
     def __init__(self, data_dir: str) -> None:
-        info = read_info(data_dir)
+        info, pid = read_info(data_dir), holder_pid(data_dir)
+        if info is None and pid is not None:
+            raise NodeUnavailable(f"the node of {data_dir} (pid {pid}) is starting. Try again in a moment")
         if info is None or not is_locked(data_dir):
             raise NodeUnavailable(f"no node runs on {data_dir}. Start one with `ringlog start`")
         self.info: NodeInfo = info

@@ -43,6 +43,7 @@ class ReserveFile:
         self._data_dir = data_dir
         self._path = os.path.join(data_dir, RESERVE_NAME)
         self._told = ""
+        self._made = False
 
     def tick(self) -> None:
         """Look at the disk, and give or take room."""
@@ -65,7 +66,13 @@ class ReserveFile:
                 _log.warning("%s: %s. There is no reserve for a full disk", self._path, error)
             self._told = str(error)
 
+    def give_back(self) -> None:
+        """The node did not come to run: take away a file that was not there before."""
+        if self._made:
+            os.unlink(self._path)
+
     def _take(self, nbytes: int) -> None:
+        self._made |= not os.path.exists(self._path)
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.posix_fallocate(file, 0, nbytes)

@@ -27,6 +27,7 @@ from ringlog.node.belonging import require_belongs
 from ringlog.node.children import EXIT_MISMATCH, ChildSetup, run_child
 from ringlog.node.clean_stop import leave_clean, take_clean
 from ringlog.node.cluster_parts import NodeLife
+from ringlog.node.free_ports import require_free
 from ringlog.node.identity import DataDirLock, NodeInfo, ProcessInfo
 from ringlog.node.memory import NodeMemory
 from ringlog.node.metrics_server import serve_metrics
@@ -96,14 +97,19 @@ class Supervisor:
     def run(self, on_ready: OnReady = lambda info: None, companion: Companion | None = None) -> int:
         """Run the node until a signal stops it; the exit code."""
         self._lock.take()
-        require_belongs(self.config)
+        try:
+            require_belongs(self.config)
+            by_net = [self._choose_endpoints(net) for net in range(self.topology.nets)]
+            self.endpoints = [endpoint for endpoints in by_net for endpoint in endpoints]
+            require_free(self._listens())
+            sweep()
+            self.memory = NodeMemory(self.config, self.topology)
+        except BaseException:
+            self._lock.abandon()
+            raise
         self._reserve.tick()
-        sweep()
         sweep_deleted(open_disk("plain"), self.config.data_dir)
         preload()
-        by_net = [self._choose_endpoints(net) for net in range(self.topology.nets)]
-        self.endpoints = [endpoint for endpoints in by_net for endpoint in endpoints]
-        self.memory = NodeMemory(self.config, self.topology)
         self._bells = [Doorbell.create() for _ in range(self.topology.process_count)]
         cores = sorted(os.sched_getaffinity(0))
         life = NodeLife(secrets.token_hex(8), take_clean(self.config.data_dir))
@@ -128,6 +134,8 @@ class Supervisor:
             return 0
         finally:
             self._stop_all()
+            if not self.ready:
+                self._reserve.give_back()
             signal.pthread_sigmask(signal.SIG_SETMASK, old_mask)
 
     # -- starting ----------------------------------------------------------------------------------------------
@@ -144,6 +152,19 @@ class Supervisor:
         if len(path) > _IPC_PATH_BYTES_MAX:
             return [listen]
         return [listen, f"ipc://{path}"]
+
+    def _listens(self) -> list[tuple[str, str]]:
+        """Every address that a process of the node will listen at, with the option that names it."""
+        config = self.config
+        found = [(endpoint, "--listen") for endpoint in self.endpoints]
+        if config.metrics_listen:
+            found.append((f"tcp://{config.metrics_listen}", "--metrics-listen"))
+        if config.cluster:
+            found += [
+                (config.cluster_members[config.node_id], "--cluster"),
+                (config.peer_listen, "--cluster"),
+            ]
+        return found
 
     def _free_port(self, listen: str) -> int:
         """A port that is free now and not given to another network process, for those who do not care which."""

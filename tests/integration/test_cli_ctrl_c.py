@@ -110,3 +110,24 @@ def test_ctrl_c_does_not_reach_producers_that_are_still_being_imported(start):
     )
     out, errors = press(running)
     assert (running.returncode, out, errors) == (ExitCode.INTERRUPTED, b"", b"")
+
+
+@pytest.mark.parametrize("more", [[], ["--storage"]], ids=["a node", "--storage"])
+def test_ctrl_c_of_the_demo_does_not_reach_its_helpers_while_they_are_imported(tmp_path, more):
+    demo = subprocess.Popen(
+        [*PROGRAM, "demo", "--records", "100000000", "--dir", str(tmp_path / "data"), *more],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+    def has_helper() -> bool:
+        some = psutil.process_iter(["ppid", "cmdline"])
+        return any(
+            one.info["ppid"] == demo.pid and any("cli.demo_" in word for word in one.info["cmdline"] or [])
+            for one in some
+        )
+
+    wait_for("a helper", has_helper, stretched(WITHIN_S))
+    _, errors = press(demo)
+    assert (demo.returncode, errors) == (ExitCode.INTERRUPTED, b"")

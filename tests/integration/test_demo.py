@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
@@ -10,12 +13,34 @@ from cli.demo import Loaded, show
 from cli.demo_reader import ReadReport
 
 
-def test_demo_kills_a_shard_and_loses_nothing(tmp_path):
-    arguments = ["--records", "20000", "--partitions", "4", "--dir", str(tmp_path / "data")]
+def test_demo_kills_a_shard_and_loses_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = ["--records", "20000", "--partitions", "4"]
     ended = CliRunner().invoke(demo_module.demo, arguments)
     assert ended.exit_code == 0, ended.output
     assert "kill -9" in ended.output
     assert "20,000 records, all flushed" in ended.output
+    assert os.listdir(tmp_path) == [], "neither the data nor ./build, which was not there before"
+
+
+@pytest.mark.parametrize("keep", [False, True])
+@pytest.mark.parametrize("was_there", [False, True])
+def test_demo_leaves_a_directory_as_it_was_unless_it_shall_keep_its_data(
+    tmp_path, monkeypatch, keep, was_there
+):
+    def leave_data(console, records, partitions, directory):
+        with open(os.path.join(directory, "data"), "w"):
+            return True
+
+    monkeypatch.setattr(demo_module, "run", leave_data)
+    data = tmp_path / "data"
+    if was_there:
+        data.mkdir()
+    ended = CliRunner().invoke(demo_module.demo, ["--dir", str(data), *(["--keep"] if keep else [])])
+    assert ended.exit_code == 0, ended.output
+    assert data.is_dir() is (was_there or keep)
+    assert (data / "data").exists() is keep
+    assert ("The data is kept" in ended.output) is keep
 
 
 def test_demo_refuses_a_directory_that_is_not_empty(tmp_path):

@@ -64,7 +64,8 @@ class Rig:
             ask.answered(memoryview(self.broker.whole_reply(ask.api, ask.body)), self.now)
 
     def poll(self, most: int | None = None) -> list[bytes]:
-        """The values of what can be polled now; each is checked to be the one that its place promises."""
+        """The values of what can be polled now; each is checked to be the one that its place promises. As a poll that
+        does not wait."""
         values = []
         while (head := self.fetcher.head(self.now, may_raise=not values)) is not None:
             records, behind = head.chunks[0].take(head.position, most)
@@ -72,6 +73,8 @@ class Rig:
                 assert record.value == value_of(head.tp.partition, record.offset)
             values += [record.value for record in records]
             self.fetcher.advance(head, behind)
+        if not values:
+            self.fetcher.raise_standing()
         return values
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from ringlog.errors import FetchSessionLost, OffsetOutOfRange, RinglogError, StaleMetadata
+from ringlog.errors import FetchSessionLost, OffsetOutOfRange, RinglogError, StaleMetadata, UnknownTopic
 from ringlog.model import Codec
 from ringlog.net.framing import Api
 from ringlog.net.messages import (
@@ -42,6 +42,7 @@ class ModelBroker:
         self._leaders = {i: (1 + i % nodes, 0) for i in range(partitions)} if nodes else {}
         self.topic_id = 1
         self.first_id = 100
+        self.deleted = False
         self.batches: list[list[tuple[int, int, bytes]]] = [[] for _ in range(partitions)]
         """Per partition: base offset, next offset and bytes of each batch."""
         self.log_start = [0] * partitions
@@ -66,7 +67,19 @@ class ModelBroker:
         self.log_start[partition] = start
         self.batches[partition] = [batch for batch in self.batches[partition] if batch[1] > start]
 
+    def delete(self) -> None:
+        """The topic is no more, until it is made anew."""
+        self.deleted = True
+
+    def make_anew(self) -> None:
+        """Another topic of the same name, empty."""
+        self.deleted = False
+        self.topic_id, self.first_id = self.topic_id + 1, self.first_id + 100
+        self.batches = [[] for _ in self.batches]
+
     def metadata(self) -> TopicMetadata:
+        if self.deleted:
+            return TopicMetadata("t", UnknownTopic.code, 0, [], {})
         places = [
             PartitionMetadata(i, self.first_id + i, i % self.lanes, 0)
             if not self._nodes
@@ -98,7 +111,7 @@ class ModelBroker:
         found = []
         for query in request.queries:
             i = query.partition - self.first_id
-            if not 0 <= i < len(self.batches):
+            if self.deleted or not 0 <= i < len(self.batches):
                 found.append(FoundOffset(query.partition, number_of(StaleMetadata("")), -1, -1))
                 continue
             start, end = self.log_start[i], self.end(i)
@@ -134,7 +147,7 @@ class ModelBroker:
         return pack_fetch_head(number, rows) + b"".join(data)
 
     def _read(self, i: int, offset: int, budget: int) -> tuple[int, bytes, int]:
-        if not 0 <= i < len(self.batches):
+        if self.deleted or not 0 <= i < len(self.batches):
             return number_of(StaleMetadata("")), b"", offset
         if i in self.errors:
             return number_of(self.errors[i]), b"", offset

@@ -175,3 +175,20 @@ def test_a_cluster_that_could_not_work_is_refused_with_what_to_do(setting, says)
 def test_a_node_that_listens_everywhere_tells_clients_one_address():
     settings = {"cluster": THREE, "node_id": 1, "listen": "tcp://*:9400", "insecure": True}
     assert NodeConfig(data_dir="/x", advertise="tcp://log-1:9400", **settings).advertise
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:9401", "[::]:9401", "metrics.example.org:9401"])
+def test_metrics_for_other_hosts_are_refused_with_what_they_would_show_and_nothing_else(listen):
+    with pytest.raises(InvalidRequest) as refused:
+        NodeConfig(data_dir="/tmp/x", metrics_listen=listen)
+    assert str(refused.value) == (
+        f"metrics_listen={listen!r}: every host that reaches it could read the metrics. "
+        "Use 127.0.0.1:9401, or add --insecure if they may"
+    )
+    assert NodeConfig(data_dir="/tmp/x", metrics_listen=listen, insecure=True).metrics_listen == listen
+
+
+@pytest.mark.parametrize("wrong", ["http://127.0.0.1:9401", ":9401", "9401"])
+def test_an_address_of_metrics_is_a_host_and_a_port(wrong):
+    with pytest.raises(InvalidRequest, match="use HOST:PORT"):
+        NodeConfig(data_dir="/tmp/x", metrics_listen=wrong)

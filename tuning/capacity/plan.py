@@ -42,8 +42,11 @@ class BrokerLoss(msgspec.Struct, frozen=True):
     load_share: float
     """Of the partitions' leaders, what has to move."""
     bytes_to_copy: float
+    copied_to: int
+    """So many of the others have a part of it to copy: a replica is copied from one broker to one."""
     copy_s: float | None
-    """With what the others have left; None: they have nothing left, or too few are left for all replicas."""
+    """With what the load of the others leaves, less the head-room's share of that; None: it leaves nothing, or too few
+    are left for all replicas."""
 
 
 class Partitions(msgspec.Struct, frozen=True):
@@ -98,6 +101,7 @@ def make_plan(load: Load, broker: Broker, headroom: float = HEADROOM_DEFAULT) ->
         ),
         key=lambda wanted: wanted[0],
     )
+    partitions = _partitions(load, flows, brokers)
     return Plan(
         load=load,
         broker=broker,
@@ -107,8 +111,8 @@ def make_plan(load: Load, broker: Broker, headroom: float = HEADROOM_DEFAULT) ->
         brokers=brokers,
         bottleneck=bottleneck,
         reason=reason,
-        partitions=_partitions(load, flows, brokers),
-        loss=_loss(load, broker, flows, resources, brokers),
+        partitions=partitions,
+        loss=_loss(load, broker, flows, resources, brokers, partitions, headroom),
     )
 
 
@@ -157,30 +161,48 @@ def _partitions(load: Load, flows: Flows, brokers: int) -> Partitions:
     return Partitions(count, reason, math.ceil(count * load.replication / brokers))
 
 
-def _loss(load: Load, broker: Broker, flows: Flows, resources: list[Resource], brokers: int) -> BrokerLoss:
+def _loss(
+    load: Load,
+    broker: Broker,
+    flows: Flows,
+    resources: list[Resource],
+    brokers: int,
+    partitions: Partitions,
+    headroom: float,
+) -> BrokerLoss:
     left = brokers - 1
     to_copy = flows.kept_bytes / brokers if load.replication > 1 else 0.0
     if left == 0:
-        return BrokerLoss({}, False, False, 1.0, 0.0, None)
+        return BrokerLoss({}, False, False, 1.0, 0.0, 0, None)
     use_after = {resource.name: resource.use(left) for resource in resources}
     copy_s: float | None = 0.0
+    copied_to = 0
     if to_copy:
-        # Copies are read, sent, received and written by the brokers that are left, beside their load.
-        spare = [
-            resource.per_broker * left - resource.demand for resource in resources if resource.name in _COPIES
-        ]
+        # Copies are read, sent, received and written by the brokers that are left, beside their load. The one with the
+        # most of them is ready last: a replica is never shared by two.
+        rate = min(_copy_rate(resource, broker, left) for resource in resources) * (1 - headroom)
+        lost = partitions.replicas_per_broker
+        most_bytes = math.ceil(lost / left) * flows.kept_bytes / (partitions.count * load.replication)
+        copied_to = min(lost, left)
         room = broker.disks * broker.disk_bytes * left >= flows.kept_bytes
-        possible = min(spare) > 0 and room and left >= load.replication
-        copy_s = to_copy / min(spare) if possible else None
+        possible = rate > 0 and room and left >= load.replication
+        copy_s = most_bytes / rate if possible else None
     return BrokerLoss(
         use_after=use_after,
         survives=load.replication > 1,
         carries_on=max(use_after.values()) <= 1 and load.replication > 1,
         load_share=1 / brokers,
         bytes_to_copy=to_copy,
+        copied_to=copied_to,
         copy_s=copy_s,
     )
 
 
-_COPIES = frozenset(("disk writes", "disk reads", "network in", "network out"))
-"""What copying replicas to the others takes."""
+def _copy_rate(resource: Resource, broker: Broker, left: int) -> float:
+    """Bytes per second that one broker can copy, by what its share of the load leaves of a resource."""
+    if resource.name == "storage":
+        return math.inf
+    spare = resource.per_broker - resource.demand / left
+    if resource.name == "cpu":
+        return spare / (2 * broker.cpu_s_per_gb) * 1e9  # what is copied is given by one and taken by another
+    return spare

@@ -44,6 +44,36 @@ def test_produce_sends_exactly_the_count_and_keeps_the_topic(run, node):
     assert {len(record.value) for log in node.topics["bench"].partitions for record in log} == {50}
 
 
+@pytest.mark.parametrize("command", ["produce", "consume", "latency"])
+def test_the_topic_is_made_so_that_it_takes_the_records(run, node, command):
+    arguments = ("bench", command, "--count", 3, "--topic", "large", "--json")
+    figures(run(*arguments, "--record-size", 3_000_000))
+    assert int(node.topics["large"].config["max.message.bytes"]) >= 3_000_100
+    figures(run("bench", command, "--count", 3, "--json"))
+    [usual] = [topic for name, topic in node.topics.items() if name != "large"]
+    assert usual.config == {}, "the node's own word counts where it is enough"
+
+
+@pytest.mark.parametrize("command", ["produce", "consume", "latency"])
+@pytest.mark.parametrize(("config", "defaults"), [({}, {}), ({}, {"max.message.bytes": "70000"})])
+def test_a_topic_that_does_not_take_the_records_is_refused_before_any_is_sent(
+    run, node, command, config, defaults
+):
+    node.create("there", 1).config = config
+    node.topic_defaults = defaults
+    result = run("bench", command, "--count", 3, "--topic", "there", "--record-size", 3_000_000)
+    assert result.exit_code == ExitCode.REFUSED
+    at_most = defaults.get("max.message.bytes", "1048637")
+    assert f"topic there takes batches of at most {at_most} bytes" in result.stderr
+    assert "topic alter there --config max.message.bytes=" in result.stderr
+    assert records(node, "there") == 0
+
+
+def test_a_topic_with_enough_records_is_read_whatever_size_new_ones_would_have(run, node):
+    run("bench", "produce", "--count", 3, "--topic", "there")
+    figures(run("bench", "consume", "--count", 3, "--topic", "there", "--record-size", 3_000_000, "--json"))
+
+
 def test_produce_says_how_to_be_rid_of_what_it_wrote(run, node):
     result = run("bench", "produce", "--count", 10, "--topic", "mine")
     assert "Topic mine is kept: " in result.stderr and "topic delete mine` frees its space." in result.stderr

@@ -9,6 +9,7 @@ import click
 import pytest
 
 from cli.commands import ringlog
+from cli.failures import ExitCode
 
 
 def commands(group=ringlog, path=()):
@@ -76,3 +77,14 @@ def test_no_help_imports_what_is_slow():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+LOCAL = [path for path in COMMANDS if path[0] in ("plan", "doctor", "start", "tune", "demo", "log")]
+
+
+@pytest.mark.parametrize("path", LOCAL, ids=" ".join)
+@pytest.mark.parametrize("is_before", [True, False])
+def test_an_address_is_refused_where_no_node_is_asked_and_never_left_aside(run, path, is_before):
+    address = ("--bootstrap", "127.0.0.1:1")
+    result = run(*address, *path) if is_before else run(*path, *address)
+    assert result.exit_code == ExitCode.USAGE and "--bootstrap" in result.stderr

@@ -50,3 +50,16 @@ def test_a_hiccup_is_not_told(run, node):
     refuse_for(node, 0.2)
     result = run("produce", "orders", "--bootstrap", node.bootstrap, input="one\n")
     assert len(result.stderr.splitlines()) == 1 and "1 record acknowledged" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["--acks", "0"], ["--header", "by=ann"]])
+def test_a_topic_of_the_node_itself_is_refused_in_one_line(run, node, arguments):
+    node.create("__consumer_offsets")
+    result = run(
+        "produce", "__consumer_offsets", *arguments, "--bootstrap", node.bootstrap, input="one\ntwo\n"
+    )
+    assert result.exit_code == ExitCode.REFUSED and result.stdout == ""
+    assert result.stderr == (
+        "ringlog: topic '__consumer_offsets' is the node's own: nobody else writes to it. Use another name\n"
+    )
+    assert values(node, "__consumer_offsets") == []

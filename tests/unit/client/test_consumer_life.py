@@ -11,7 +11,7 @@ import weakref
 
 import pytest
 
-from ringlog.errors import ClientClosed, InvalidRequest
+from ringlog.errors import ClientClosed, InvalidRequest, UnknownTopic
 from tests.support.model_reading import TP, reading
 from tests.support.node import wait_for
 
@@ -160,3 +160,35 @@ def test_a_second_thread_is_refused_while_one_polls_and_nothing_is_lost(broker):
     assert len(refused) == 3
     consumer._poller.records = real
     assert consumer.poll(0) == []  # and others may have their turn afterwards
+
+
+def test_every_poll_says_that_the_topic_was_deleted_until_it_is_there_again(broker):
+    """Nothing but the polls themselves stirs the connection here."""
+    broker.append(0, 2)
+    consumer = reading(retry_backoff_ms=1, retry_backoff_max_ms=2)
+    assert len(consumer.poll(0)) == 2
+    broker.delete()
+    consumer._connection.wake()
+    for _ in range(5):
+        with pytest.raises(UnknownTopic, match="there is no t-0"):
+            consumer.poll(5)
+    broker.make_anew()
+    broker.append(0, 1)
+
+    def comes_back() -> bool:
+        try:
+            return [record.offset for record in consumer.poll(5)] == [0]
+        except UnknownTopic:
+            return False
+
+    wait_for("the topic that was made anew", comes_back, within_s=10)
+
+
+def test_a_loop_over_a_consumer_ends_with_the_error_of_a_deleted_topic(broker):
+    broker.append(0, 1)
+    consumer = reading()
+    assert next(consumer).offset == 0
+    broker.delete()
+    consumer._connection.wake()
+    with pytest.raises(UnknownTopic):
+        next(consumer)

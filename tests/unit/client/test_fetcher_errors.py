@@ -12,6 +12,7 @@ from ringlog.errors import (
     PartitionFenced,
     RequestTimeout,
     ShardUnavailable,
+    UnknownTopic,
 )
 from ringlog.net.framing import Api
 from ringlog.net.messages import EARLIEST, LATEST
@@ -242,6 +243,113 @@ def test_a_topic_that_was_made_anew_is_read_from_where_the_setting_says():
         rig.run()
         rig.now += 10
     assert rig.poll() == [value_of(0, 0)]
+
+
+def test_every_poll_says_that_the_topic_was_deleted_whatever_was_asked_since():
+    broker = ModelBroker(partitions=2)
+    broker.append(0, 1)
+    rig = settled(broker)
+    rig.poll()
+    broker.delete()
+    rig.run()
+    looks = 0
+    for _ in range(20):
+        with pytest.raises(UnknownTopic, match="there is no t-"):
+            rig.poll()
+        rig.now += 0.03
+        asks = rig.due()
+        assert {ask.api for ask in asks} <= {Api.METADATA}
+        looks += len(asks)
+        for ask in asks:
+            rig.deliver(ask)
+    assert 1 <= looks <= 5, "it is asked for again, no faster than retries are made"
+
+
+def test_a_standing_failure_does_not_keep_the_other_partitions_back():
+    broker = ModelBroker(partitions=2)
+    rig = settled(broker)
+    broker.errors[0] = CorruptSegment("x")
+    broker.append(1, 1)
+    rig.time_is_over()
+    rig.run()
+    with pytest.raises(CorruptSegment):
+        rig.poll()
+    assert rig.poll() == [value_of(1, 0)]
+    with pytest.raises(CorruptSegment):
+        rig.poll()
+
+
+def test_a_failure_ends_with_the_first_answer_that_knows_of_none():
+    broker = ModelBroker()
+    rig = settled(broker)
+    broker.errors[0] = CorruptSegment("x")
+    rig.time_is_over()
+    rig.run()
+    with pytest.raises(CorruptSegment):
+        rig.poll()
+    broker.errors.clear()
+    rig.now += 10
+    rig.run()
+    rig.time_is_over()
+    assert rig.poll() == []
+
+
+@pytest.mark.parametrize(("reset", "found"), [("earliest", [0, 1, 2]), ("latest", [2])])
+def test_a_topic_that_was_deleted_and_is_made_again_is_read_as_the_setting_says(reset, found):
+    broker = ModelBroker()
+    broker.append(0, 5)
+    rig = settled(broker, auto_offset_reset=reset)
+    rig.poll()
+    broker.delete()
+    rig.run()
+    with pytest.raises(UnknownTopic):
+        rig.poll()
+    broker.make_anew()
+    broker.append(0, 2)
+    for _ in range(4):
+        rig.now += 10
+        rig.run()
+    broker.append(0, 1)
+    rig.run()
+    assert rig.poll() == [value_of(0, i) for i in found]
+
+
+def test_with_error_as_setting_nothing_is_read_of_a_topic_that_was_made_anew_until_a_seek():
+    """Also when its log is as long as the old one by then: an offset of one topic means nothing in the other."""
+    broker = ModelBroker()
+    broker.append(0, 5)
+    rig = Rig(broker, auto_offset_reset="error")
+    rig.assign(0, at=0)
+    rig.run()
+    rig.poll()
+    broker.make_anew()
+    broker.append(0, 9)
+    for _ in range(4):
+        rig.now += 10
+        rig.run()
+        if rig.now > 120:
+            with pytest.raises(OffsetOutOfRange, match="made anew"):
+                rig.poll()
+    rig.fetcher.seek(tp(), 7)
+    rig.run()
+    assert rig.poll() == [value_of(0, 7), value_of(0, 8)]
+
+
+@pytest.mark.parametrize(("at", "found"), [(1, [1, 2]), (None, [0, 1, 2])])
+def test_a_topic_that_was_made_anew_can_be_assigned_like_any_other(at, found):
+    broker = ModelBroker()
+    broker.append(0, 5)
+    rig = settled(broker)
+    rig.poll()
+    broker.delete()
+    rig.run()
+    with pytest.raises(UnknownTopic):
+        rig.poll()
+    broker.make_anew()
+    broker.append(0, 3)
+    rig.assign(0, at=at)
+    rig.run()
+    assert rig.poll() == [value_of(0, i) for i in found]
 
 
 def test_partitions_that_stay_assigned_keep_their_position_and_what_was_fetched():

@@ -477,3 +477,15 @@ def test_a_close_with_a_timeout_that_is_none_loses_nothing(node, producer):
         producer.close("soon")
     assert sent.result(5).durability == "flushed"
     assert producer.produce("t", b"v").result(5).durability == "flushed"
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__cluster_metadata", "__mine"])
+@pytest.mark.parametrize("acks", ["all", 0])
+def test_topics_of_the_node_itself_are_refused_at_once_and_nothing_is_sent(node, topic, acks):
+    """With acks=0 nobody would ever hear of it."""
+    node.create(topic)
+    with Producer(node.bootstrap, acks=acks, enable_idempotence=False) as producer:
+        for send in (lambda: producer.produce(topic, b"x"), lambda: producer.produce_many(topic, [b"x"])):
+            with pytest.raises(InvalidRequest, match=f"topic '{topic}' is the node's own"):
+                send()
+    assert values(node, topic) == []

@@ -19,7 +19,7 @@ def made(**given):
 
 def test_the_defaults_are_durable_and_idempotent():
     assert acks_of(made().acks) is Acks.ALL
-    assert made().enable_idempotence
+    assert made().is_idempotent
     assert made().codec is Codec.NONE
 
 
@@ -108,3 +108,18 @@ def test_addresses_have_four_forms():
 def test_an_admin_takes_no_setting_of_a_producer():
     with pytest.raises(InvalidRequest, match="there is no setting 'linger_ms'"):
         Admin(linger_ms=5)
+
+
+@pytest.mark.parametrize("acks", [0, 1, "0", "1"])
+def test_idempotence_that_is_asked_for_needs_the_acks_of_all(acks):
+    with pytest.raises(InvalidRequest, match="enable_idempotence=True needs acks='all'"):
+        settings_of(ProducerSettings, {"acks": acks, "enable_idempotence": True})
+    for word in ({}, {"enable_idempotence": None}, {"enable_idempotence": False}):
+        assert settings_of(ProducerSettings, {"acks": acks, **word}).acks == acks
+
+
+@pytest.mark.parametrize("acks", [{}, {"acks": "all"}, {"acks": -1}])
+def test_idempotence_may_be_asked_for_and_is_there_without_a_word(acks):
+    for word in ({}, {"enable_idempotence": True}):
+        assert settings_of(ProducerSettings, {**acks, **word}).is_idempotent
+    assert not settings_of(ProducerSettings, {**acks, "enable_idempotence": False}).is_idempotent

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
-from ringlog.errors import NodeRunning
-from ringlog.node import identity
+from ringlog.errors import NodeRunning, NodeUnavailable
+from ringlog.node import control, identity
 from ringlog.node.identity import DataDirLock, NodeInfo, is_locked, read_info
+from ringlog.node.metrics import NodeView
 
 
 def info(pid: int) -> NodeInfo:
@@ -97,3 +99,86 @@ def test_a_word_survives_its_writing(tmp_path):
     lock.write_info(info(5))
     assert read_info(str(tmp_path)) == info(5)
     lock.leave()
+
+
+def test_who_starts_can_be_found_before_it_has_said_anything(tmp_path):
+    path = str(tmp_path)
+    assert identity.holder_pid(path) is None
+    lock = DataDirLock(path)
+    lock.take()
+    assert (identity.holder_pid(path), read_info(path)) == (os.getpid(), None)
+    with pytest.raises(NodeRunning, match=f"node with pid {os.getpid()} is starting there"):
+        DataDirLock(path).take()
+    with pytest.raises(NodeUnavailable, match=rf"\(pid {os.getpid()}\) is starting"):
+        NodeView(path)
+    lock.leave()
+    assert identity.holder_pid(path) is None
+
+
+def test_the_word_of_a_node_that_died_is_not_taken_for_that_of_the_next(tmp_path):
+    """Its pid may be another program's by now."""
+    dead = DataDirLock(str(tmp_path))
+    dead.take()
+    dead.write_info(info(1))
+    os.close(dead._fd)
+    lock = DataDirLock(str(tmp_path))
+    lock.take()
+    assert read_info(str(tmp_path)) is None
+    lock.leave()
+
+
+def test_a_node_that_starts_is_stopped_like_any_other(tmp_path):
+    code = f"from ringlog.node.identity import DataDirLock; DataDirLock({str(tmp_path)!r}).take()"
+    starting = subprocess.Popen(
+        [sys.executable, "-c", f"{code}; print('held', flush=True); import time; time.sleep(60)"],
+        stdout=subprocess.PIPE,
+    )
+    assert starting.stdout is not None and starting.stdout.readline() == b"held\n"
+    assert control.stop(str(tmp_path), 30) == starting.pid
+    assert starting.wait(30) == -signal.SIGTERM
+    starting.stdout.close()
+    with pytest.raises(NodeUnavailable, match="no node runs on"):
+        control.stop(str(tmp_path))
+
+
+def test_a_node_of_a_version_whose_lock_says_nothing_is_found_by_its_word(tmp_path):
+    lock = DataDirLock(str(tmp_path))
+    lock.take()
+    os.ftruncate(lock._fd, 0)
+    lock.write_info(info(os.getpid()))
+    assert identity.holder_pid(str(tmp_path)) == os.getpid()
+    with pytest.raises(NodeRunning, match=rf"pid {os.getpid()} runs there"):
+        DataDirLock(str(tmp_path)).take()
+    lock.leave()
+
+
+def test_a_refused_start_leaves_what_was_there_before_and_nothing_more(tmp_path):
+    new, there = tmp_path / "a" / "b", tmp_path / "there"
+    there.mkdir()
+    (there / "file").write_bytes(b"mine")
+    for path in (new, there):
+        lock = DataDirLock(str(path))
+        lock.take()
+        lock.abandon()
+    assert sorted(os.listdir(tmp_path)) == ["there"]
+    assert os.listdir(there) == ["file"]
+
+
+def test_a_lock_that_was_taken_away_by_a_refused_start_holds_nobody_and_is_held_by_nobody(
+    tmp_path, monkeypatch
+):
+    """Between opening the file and locking it, the start that had made it is refused."""
+    refused, second = DataDirLock(str(tmp_path)), DataDirLock(str(tmp_path))
+    refused.take()
+    flock, left = fcntl.flock, []
+
+    def leave_first(fd: int, how: int) -> None:
+        if not left:
+            left.append(refused)
+            refused.abandon()
+        flock(fd, how)
+
+    monkeypatch.setattr(identity.fcntl, "flock", leave_first)
+    second.take()
+    assert is_locked(str(tmp_path)), "the file that others find is the one that is held"
+    second.leave()

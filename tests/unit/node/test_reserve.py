@@ -62,3 +62,14 @@ def test_what_could_not_be_taken_in_full_is_given_back_and_told_once(disk, monke
         disk.file.tick()
     assert disk.path.stat().st_size == 0
     assert caplog.text.count("There is no reserve") == 1
+
+
+def test_only_a_file_that_was_not_there_before_is_given_back(tmp_path):
+    made = ReserveFile(str(tmp_path))
+    made.tick()
+    again = ReserveFile(str(tmp_path))
+    again.tick()
+    again.give_back()
+    assert os.listdir(tmp_path) == [reserve.RESERVE_NAME], "of a node that ran before"
+    made.give_back()
+    assert os.listdir(tmp_path) == []

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import io
+
+import pytest
+from rich.console import Console
+
+from perf.machine import Machine, Storage
+from perf.micro.report import Report, show
 from perf.micro.result import Goal, result_of
 
 
@@ -23,3 +30,15 @@ def test_a_time_is_judged_by_its_bound_and_its_ratio_is_below_one():
     result = result_of("x", "x", "s", [0.5, 0.4, 0.6], "limit", [0.1, 0.1, 0.1], Goal.at_most(1, "s"))
     assert result.reached
     assert result.ratio == 0.2
+
+
+@pytest.mark.parametrize(("samples", "shown"), [([4.0], False), ([4.0, 4.0], True)])
+def test_the_spread_is_shown_of_several_rounds_only(samples, shown):
+    limits = [10.0] * len(samples)
+    result = result_of("x", "an example", "GB/s", samples, "memcpy", limits, Goal.share_of_limit(0.1))
+    console = Console(file=io.StringIO(), width=200)
+    machine = Machine(
+        "A CPU", 2, 24.0, "6.1", "3.11", 0.0, Storage("ext4", "rw", "/dev/x", "disk", "write back")
+    )
+    show(Report("c", "tiny", "plain", machine, [result]), console)
+    assert ("0%" in console.file.getvalue()) is shown

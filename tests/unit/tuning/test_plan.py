@@ -103,8 +103,56 @@ def test_the_loss_of_a_broker_moves_its_share_to_the_others():
     assert loss.use_after["storage"] == pytest.approx(1.8144e15 / (48e12 * 53))
     assert loss.survives and loss.carries_on
     assert loss.bytes_to_copy == pytest.approx(1.8144e15 / 54)
-    spare = 53 * 3.125e9 - 7e9
-    assert loss.copy_s == pytest.approx(loss.bytes_to_copy / spare)
+
+
+def test_lost_replicas_are_copied_by_as_many_brokers_as_there_are_replicas_each_with_what_its_load_leaves():
+    """By hand: 54 partitions, 3 replicas of 11.2 TB on each of 54 brokers. The loss of one has 3 of the others fetch
+    a replica each. Sending is the slowest of what they do: 3.125 GB/s of a card less 7 GB/s / 53 of load are 2.993,
+    of which 30 % stay free: 2.095 GB/s, and 11.2 TB take 5,346 s."""
+    loss = make_plan(KNOWN, BROKER).loss
+    assert (loss.bytes_to_copy, loss.copied_to) == (pytest.approx(33.6e12), 3)
+    assert loss.copy_s == pytest.approx(5346, abs=1)
+
+
+def test_many_lost_replicas_are_copied_by_all_that_are_left():
+    """By hand: 1 GB/s for 100 s on 4 brokers of 1 TB, 1,000 partitions, 2 replicas: 200 GB, 500 replicas of 0.1 GB on
+    each broker. Each of 3 others takes 167 of them, 16.7 GB. A disk writes 2 GB/s less 2 GB/s / 3: 1.333 GB/s, half of
+    which stays free: 16.7 GB take 25.05 s."""
+    load = Load(
+        records_per_s=1e6,
+        record_bytes=1000,
+        replication=2,
+        groups=0,
+        retention_s=100,
+        partition_bytes_per_s=1e6,
+    )
+    broker = Broker(
+        disks=1, disk_bytes=1e11, disk_write_bytes_per_s=2e9, disk_read_bytes_per_s=9e9, nic_bytes_per_s=9e9
+    )
+    plan = make_plan(load, broker, headroom=0.5)
+    assert (plan.brokers, plan.partitions.count) == (4, 1000)
+    assert (plan.loss.bytes_to_copy, plan.loss.copied_to) == (50e9, 3)
+    assert plan.loss.copy_s == pytest.approx(25.05)
+
+
+def test_copies_take_cpu_twice_to_send_and_to_receive_them():
+    """By hand, as above with 4 cores that take 3 s for a GB: the load is 3 GB/s, 9 cores of 3 brokers; 1 core of 4 is
+    left of each, and 40 % of that stay free: 0.6 / (2 × 3) GB/s are 0.1, and 16.7 GB take 167 s."""
+    load = Load(
+        records_per_s=1e6,
+        record_bytes=1000,
+        replication=2,
+        groups=0,
+        retention_s=100,
+        partition_bytes_per_s=1e6,
+    )
+    broker = Broker(
+        disks=1, disk_bytes=1e11, disk_write_bytes_per_s=9e9, disk_read_bytes_per_s=9e9, nic_bytes_per_s=9e9,
+        cores=4, cpu_s_per_gb=3,
+    )  # fmt: skip
+    plan = make_plan(load, broker, headroom=0.4)
+    assert plan.brokers == 4
+    assert plan.loss.copy_s == pytest.approx(167)
 
 
 def test_without_replicas_a_broker_takes_its_records_with_it():

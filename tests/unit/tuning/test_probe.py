@@ -12,6 +12,7 @@ from tests.support.fake_disk import FakeDisk
 from tuning.probe.budget import SLICE_S_MIN, Step, run_steps
 from tuning.probe.disk import expect, measure_reads, measure_writes
 from tuning.probe.measured import BUFFERED, DSYNC, FLUSH, FRESH, REUSED
+from tuning.probe.processes import COPY_BYTES, measure_memcpy
 from tuning.probe.statistics import percentile
 
 
@@ -100,3 +101,14 @@ def test_a_call_that_fails_ends_the_probe_instead_of_being_counted():
     with pytest.raises(OSError) as failure:
         expect(-errno.EIO, 4096, "/d/x")
     assert failure.value.errno == errno.EIO and failure.value.filename == "/d/x"
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.001])
+def test_memcpy_is_that_of_memory_that_is_there_however_little_time_there_is(seconds):
+    """The first copy waits for the kernel, and one of the others is interrupted."""
+    took_s, now_s = iter([1.0, 0.5, *[0.004] * 100]), [0.0]
+
+    def copy(target, source):
+        now_s[0] += next(took_s)
+
+    assert measure_memcpy(seconds, lambda: now_s[0], copy) == pytest.approx(COPY_BYTES / 0.004)

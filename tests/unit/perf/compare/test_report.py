@@ -169,3 +169,38 @@ def test_the_readme_gets_the_tables_between_its_marks_and_keeps_the_rest():
 def test_a_readme_without_marks_is_refused():
     with pytest.raises(ValueError, match="compare:begin"):
         put_into("# Title\n", fixed())
+
+
+def test_of_a_single_round_no_spread_is_shown():
+    several = fixed()
+    once = msgspec.structs.replace(several, spreads={})
+    assert "±" in markdown(tables_of(several)) and "±" not in markdown(tables_of(once))
+    assert "5 M |" in markdown(tables_of(once))
+
+
+def test_history_shows_names_whole_on_a_narrow_terminal(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    path = str(tmp_path / "history.ndjson")
+    name = "produce.100B.p16.x1.a-name-that-is-longer-than-a-line-of-a-terminal-has-room-for.ringlog-D2/kafka-best-D1"
+    for commit in ("aaaa", "bbbb", "cccc"):
+        history.append(
+            history.Entry(**{**_fields(history.entry_of(fixed())), "commit": commit, "ratios": {name: 2.5}}),
+            path,
+        )
+    shown = CliRunner().invoke(history.history, ["--file", path])
+    assert shown.exit_code == 0, shown.output
+    [line] = [line for line in shown.output.splitlines() if name in line]
+    assert line.count("2.5") == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, "is not there"), (b"{}", "holds no figures"), (b"x", "holds no figures")]
+)
+def test_a_report_of_nothing_says_what_is_missing(tmp_path, content, said):
+    path = tmp_path / "compare.json"
+    if content is not None:
+        path.write_bytes(content)
+    ended = CliRunner().invoke(command.report, ["--json", str(path), "--report", str(tmp_path / "out")])
+    assert (ended.exit_code, isinstance(ended.exception, SystemExit)) == (1, True)
+    assert f"{path} {said}" in ended.output
+    assert not (tmp_path / "out").exists()

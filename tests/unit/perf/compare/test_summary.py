@@ -36,6 +36,12 @@ def test_a_result_is_the_median_over_rounds_with_its_costs():
     assert spreads["produce.ringlog.100B.p16.x1.D2.records_per_s"] == pytest.approx(2)
 
 
+def test_one_round_has_no_spread():
+    results, spreads = results_of(Samples([rate(0, "ringlog", D2, 1e6)]))
+    assert results["produce.ringlog.100B.p16.x1.D2.records_per_s"] == 1e6
+    assert spreads == {}
+
+
 def test_the_share_of_the_bound_pairs_a_round_with_its_own_limits():
     samples = Samples(
         [rate(0, "ringlog", D2, 1e6), rate(1, "ringlog", D2, 1e6)],
