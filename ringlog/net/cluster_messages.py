@@ -9,10 +9,11 @@ from typing import Annotated
 
 import msgspec
 
-from ringlog.limits import FETCH_PARTITIONS_MAX, LOAD_PARTITIONS_MAX
+from ringlog.limits import FETCH_PARTITIONS_MAX, LOAD_PARTITIONS_MAX, SHARDS_MAX
 from ringlog.net.messages import Body, Int64, PartitionId, make_decoders
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+ShardIndex = Annotated[int, msgspec.Meta(ge=0, lt=SHARDS_MAX)]
 
 # -- brokers ------------------------------------------------------------------------------------------------
 
@@ -54,6 +55,10 @@ class BrokerHeartbeatRequest(Body, frozen=True):
         msgspec.field(default_factory=list)
     )
     """Partitions that it leads, with the bytes that went in and out in a second; with some of the heartbeats."""
+    still_shards: Annotated[list[ShardIndex], msgspec.Meta(max_length=SHARDS_MAX)] = msgspec.field(
+        default_factory=list
+    )
+    """Shards of it that stand still, while the rest of it lives."""
 
 
 class BrokerHeartbeatReply(Body, frozen=True):

@@ -30,7 +30,7 @@ from ringlog.errors import (
     RingStale,
     UnsupportedVersion,
 )
-from ringlog.limits import CONTROLLER_PATIENCE_MS, CONTROLLER_REQUESTS_MAX
+from ringlog.limits import BROKER_BEAT_MS, CONTROLLER_PATIENCE_MS, CONTROLLER_REQUESTS_MAX
 from ringlog.net.cluster_messages import AlterIsrRequest, CreateOffsetsTopicRequest
 from ringlog.net.framing import Api
 from ringlog.net.group_messages import OFFSETS_TOPIC
@@ -58,6 +58,7 @@ from ringlog.ring.board import Board, Links, ProcessState
 from ringlog.ring.frame import is_overdue
 from ringlog.ring.link import LinkEnd
 from ringlog.ring.ring import Message
+from ringlog.ring.standstill import StandstillWatch
 from ringlog.ring.stats import LoopClock, Stats
 from ringlog.shard.asker import NOT_BEGUN, Asker
 from ringlog.shard.commands import NodeApi, unpack_u64
@@ -112,6 +113,12 @@ class ClusterAgent:
         self._audience = Audience(board, links)
         self._clock = LoopClock(stats)
         self._meter = LoadMeter(stats.page.served)
+        topology = board.topology
+        self._standstill = StandstillWatch(
+            lambda: stats.page.passes(topology.shard(0), topology.shards), look_ms=BROKER_BEAT_MS
+        )
+        self._still: list[int] = []
+        """Shards that stood still at the last look."""
         self._told = False
         """The processes of this node have been told what there is."""
         self._told_controller = NO_CONTROLLER
@@ -235,6 +242,7 @@ class ClusterAgent:
             want_stop=self._board.stopping,
             now_ms=_now_ms(),
             loads=self._loads,
+            still_shards=self._still_shards,
         )
         if request is not None:
             self._controller.ask(request, lambda reply: session.answered(request, reply, _now_ms()))
@@ -245,6 +253,17 @@ class ClusterAgent:
 
     def _loads(self) -> list[tuple[int, int]]:
         return self._meter.report(self._controller.image, self._controller.node_id, _now_ms())
+
+    def _still_shards(self) -> list[int]:
+        """Shards that stand still: others are to lead what they led."""
+        found = self._standstill.look(_now_ms())
+        for shard in set(found) - set(self._still):
+            _log.warning(
+                "shard-%d stands still: others lead its partitions where they can, until it moves again",
+                shard,
+            )
+        self._still = found
+        return found
 
     def _leave(self) -> None:
         """The node is to stop: what it leads moves first, then the quorum's leadership. Then the supervisor is told.

@@ -113,6 +113,11 @@ class StatsPage:
         if self._reserve is not None:
             self._reserve(self._starts[process] + position, nbytes)
 
+    def passes(self, first: int, count: int) -> list[int]:
+        """How many passes the loops of processes have made, as they showed last."""
+        found: list[int] = self.rows["loops"][first : first + count].tolist()
+        return found
+
     def served(self) -> NDArray[np.void]:
         """The rows of all partitions that are served."""
         return np.concatenate([area.served() for area in self.areas])

@@ -100,13 +100,14 @@ class ShardAgent:
         core.at(now_ms=now_ms, now_us=now_us)
         self._clock.work(now_us)
         self._follow_links(now_ms)
+        # First: a shard that stood still has been replaced meanwhile, and must hear it before it serves anyone.
+        news = self._take_deltas()
         self._take_requests(now_us)
         core.groups.work(now_ms)
         # What came in is on its way to the device before anything else is looked after.
         events = self._store.push(now_ms)
         if events:
             core.progress(events)
-        news = self._take_deltas()
         if news or core.is_stirred or not self._is_applied or now_ms >= self._due_ms:
             self._look_around(now_ms)
         room = self._links.pump()
