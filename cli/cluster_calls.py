@@ -94,8 +94,9 @@ def _dangers(found: ClusterInfo) -> list[str]:
     lines = []
     if found.controller_id < 0:
         lines.append(
-            "Nobody leads the metadata: most nodes are away, and the table shows what was so before. "
-            "Start nodes until most of them run."
+            "Nobody leads the metadata: most nodes are away, or "
+            f"node {found.node_id}, which answered, does not hear them. "
+            "Who is live and in sync is what it sees; the rest was so before. Start nodes until most of them run."
         )
     if found.offline:
         lines.append(f"{_some(found.offline)} without a leader: start the nodes that keep them.")

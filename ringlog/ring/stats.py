@@ -45,6 +45,7 @@ COUNTERS = (
     "unclean_partitions",
     "unclean_elections",
     "active_controller",
+    "no_controller_ms",
 )
 HISTOGRAMS = ("produce_us", "fetch_us", "append_us")
 BUCKETS = 160
