@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 NAMED_MAX = 5
 """Partitions that a line names; --json names all."""
 BEGUN = "The moves have begun; `ringlog cluster moves` tells how far they are."
-CANCELLED = (
-    "The moves are cancelled. The replicas may be in another order than before, and with it the preferred leader, "
-    "which is the first; `--replicas` names the order that you want."
-)
+CANCELLED = "The moves are cancelled: the replicas are what they were, in the order that they had."
 
 
 def describe_cluster(bootstrap: str, *, as_json: bool) -> None:

@@ -113,8 +113,15 @@ def reassign(image: MetadataImage, number: int, target: tuple[int, ...]) -> list
     for node_id in replicas:
         shard = partition.shard_on(node_id)
         shards.append(placement.shard_on(node_id) if shard is None else shard)
+    moves_on = partition.adding or partition.removing
+    former = (partition.former if moves_on else partition.replicas) if adding or removing else ()
     moved = msgspec.structs.replace(
-        partition, replicas=replicas, shards=tuple(shards), adding=adding, removing=removing
+        partition,
+        replicas=replicas,
+        shards=tuple(shards),
+        adding=adding,
+        removing=removing,
+        former=former,
     )
     leader = partition.leader
     if leader != NO_LEADER and leader not in isr:
@@ -123,7 +130,7 @@ def reassign(image: MetadataImage, number: int, target: tuple[int, ...]) -> list
 
 
 def cancel_reassignment(image: MetadataImage, number: int) -> list[MetadataRecord]:
-    """Let the replicas be as they were before."""
+    """Let the replicas be as they were before, in the order that they had."""
     partition = image.partitions.get(number)
     if partition is None or not (partition.adding or partition.removing):
         return []
@@ -132,7 +139,18 @@ def cancel_reassignment(image: MetadataImage, number: int) -> list[MetadataRecor
         raise PartitionBusy(f"of partition {number} only new replicas are in sync: it cannot go back")
     back = msgspec.structs.replace(partition, adding=(), removing=partition.adding)
     leader = partition.leader if partition.leader in isr else leaders.choose_leader(image, back, isr)
-    return [_drop_removed(leaders.changed(back, leader=leader, isr=isr))]
+    return [_in_order(_drop_removed(leaders.changed(back, leader=leader, isr=isr)), partition.former)]
+
+
+def _in_order(partition: Partition, order: tuple[int, ...]) -> Partition:
+    """The partition with its replicas in an order that names them; those that it does not name stand behind."""
+    replicas = tuple(
+        sorted(partition.replicas, key=lambda one: order.index(one) if one in order else len(order))
+    )
+    places = dict(zip(partition.replicas, partition.shards, strict=True))
+    return msgspec.structs.replace(
+        partition, replicas=replicas, shards=tuple(places[node_id] for node_id in replicas)
+    )
 
 
 def finished(image: MetadataImage, partition: Partition) -> Partition:
@@ -160,4 +178,5 @@ def _drop_removed(partition: Partition) -> Partition:
         shards=tuple(partition.shards[at] for at in kept),
         adding=(),
         removing=(),
+        former=(),
     )

@@ -53,6 +53,8 @@ class Partition(_Record, frozen=True, tag="partition"):
     """Of a reassignment: replicas that go when the new ones are in sync."""
     unclean_epoch: int = -1
     """The last leader epoch that began with a leader that was not in sync: what was committed before it may be lost."""
+    former: tuple[int, ...] = ()
+    """Of a reassignment: the replicas before it, in their order. Empty: there is none, or an older version began it."""
 
     def shard_on(self, node_id: int) -> int | None:
         """The shard that serves this partition on a node; None where it has no replica.

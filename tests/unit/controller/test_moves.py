@@ -81,6 +81,31 @@ def test_a_move_is_called_off():
     assert again.error == "INVALID_REQUEST" and "not being moved" in again.message
 
 
+def test_a_move_that_is_called_off_leaves_the_replicas_in_the_order_that_they_had():
+    image = cluster(nodes=4, factor=3, partitions=1)
+    before = partition(image)
+    first, second, third = before.replicas
+    (new,) = {1, 2, 3, 4} - set(before.replicas)
+    reassign(image, ("t", 0, [third, new, second]))
+    reassign(image, ("t", 0, [new, third]))
+    (result,) = reassign(image, ("t", 0, [])).moves
+    after = partition(image)
+    assert result.replicas == list(after.replicas) == [first, second, third]
+    assert after.shards == before.shards
+    reassign(image, ("t", 0, [third, second, first]))
+    reassign(image, ("t", 0, [new, third, second]))
+    reassign(image, ("t", 0, []))
+    assert partition(image).replicas == (third, second, first), "that of its own move, not of an earlier one"
+
+
+def test_a_drain_that_is_taken_back_leaves_the_preferred_leader():
+    image = cluster(nodes=4, factor=3, partitions=8)
+    before = {number: one.replicas for number, one in image.partitions.items()}
+    done(image, moves.drain(image, DrainNodeRequest(2)))
+    done(image, moves.drain(image, DrainNodeRequest(2, undo=True)))
+    assert {number: one.replicas for number, one in image.partitions.items()} == before
+
+
 def come_into_sync(image: MetadataImage, *more: int) -> None:
     """The leader of the first partition finds more replicas in sync; the preferred one leads from then on."""
     found = partition(image)
