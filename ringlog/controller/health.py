@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from ringlog.controller.image import MetadataImage
-from ringlog.controller.topic_config import NOTHING, allows_unclean, with_defaults
+from ringlog.controller.topic_config import MIN_INSYNC, NOTHING, allows_unclean, settings_of
 from ringlog.model import NO_LEADER
 
 
@@ -35,7 +35,7 @@ def health_of(
     offline = under_replicated = below = unclean = 0
     for topic in image.topics.values():
         allows = allows_unclean(topic.name, topic.config, topic_defaults)
-        min_insync = int(with_defaults(topic.config, topic_defaults)["min.insync.replicas"])
+        min_insync = int(settings_of(topic.name, topic.config, topic_defaults)[MIN_INSYNC])
         for number in topic.partitions:
             partition = image.partitions[number]
             if not partition.replicas:
