@@ -32,6 +32,8 @@ class RegisterBrokerRequest(Body, frozen=True):
     """It stopped in order before: all that it acknowledged as an in-sync replica is on its disk."""
     host_id: str = ""
     """Of the host that it runs on: clients with the same one may use its ipc:// endpoints."""
+    flush: str = "ack"
+    """When it flushes records of topics that do not say so themselves, by its configuration."""
 
 
 class RegisterBrokerReply(Body, frozen=True):

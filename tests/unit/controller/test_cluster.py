@@ -355,6 +355,17 @@ def test_a_crash_is_forgiven_where_acks_waited_for_the_disk():
         assert all(partition.isr == in_sync for partition in everything(image))
 
 
+def test_a_crash_is_forgiven_by_what_the_node_says_of_topics_that_say_nothing():
+    for default, of_topic, in_sync in (("os", {}, ()), ("os", {"flush": "ack"}, (3,)), ("ack", {}, (3,))):
+        image = cluster()
+        image.topics["t"].config.update(of_topic)
+        for node_id in (1, 2, 3):
+            replay(image, brokers.fence(image, node_id))
+        request = RegisterBrokerRequest(3, "3b", "d3", [], "", shards=2, flush=default)
+        done(image, brokers.register(image, request))
+        assert all(partition.isr == in_sync for partition in everything(image)), (default, of_topic)
+
+
 def test_only_the_leader_may_ask_and_no_fenced_node_comes_into_sync():
     image = cluster()
     mine = led_by(image, 2)

@@ -42,9 +42,13 @@ NODE = 7
 class World:
     """The only node of a cluster; this test is its network process and its shard."""
 
-    def __init__(self, data_dir: Path, *, incarnation: str = "life-1") -> None:
+    def __init__(self, data_dir: Path, *, incarnation: str = "life-1", **topic_defaults: str) -> None:
         self.config = NodeConfig(
-            data_dir=str(data_dir), node_id=NODE, cluster=f"{NODE}@127.0.0.1:{free_port()}", shards=1
+            data_dir=str(data_dir),
+            node_id=NODE,
+            cluster=f"{NODE}@127.0.0.1:{free_port()}",
+            shards=1,
+            topic_defaults=topic_defaults,
         )
         self.joined = JoinedProcesses(TOPOLOGY)
         self.board = self.joined.board
@@ -135,6 +139,13 @@ def ready(world: World) -> World:
     world.serves = True
     world.run(lambda: world.is_ready and world.image.brokers and not world.image.brokers[NODE].fenced)
     return world
+
+
+@pytest.mark.parametrize("defaults", [{}, {"flush": "os"}], ids=["by default", "by its configuration"])
+def test_a_node_registers_with_when_it_flushes(tmp_path: Path, defaults: dict[str, str]):
+    world = World(tmp_path, **defaults)
+    assert world.agent._session._registration.flush == defaults.get("flush", "ack")
+    world.close()
 
 
 def test_processes_are_told_of_this_life_first_and_as_of_this_node(world: World):
