@@ -71,6 +71,8 @@ LEAVE_MS = 3_000.0
 """A node that stops tries for so long to let another controller be the active one."""
 LEAVE_SILENT_MS = 2_000.0
 """And it stops without moving anything when no controller answers for so long."""
+SAY_WAITING_MS = 10_000.0
+"""How often a node that waits for others of its cluster says so."""
 HEALTH_MS = 250.0
 """Between two counts of what is missing in the cluster."""
 RETRY_MS = 50.0
@@ -133,6 +135,7 @@ class ClusterAgent:
         self._told_office = _Office(NO_CONTROLLER, ())
         self._led_ms = _now_ms()
         """When somebody was last known to lead the metadata."""
+        self._said_ms = self._led_ms
         self._asked = 0
         """Requests of clients that are with the active controller."""
         self._again: list[_Pending] = []
@@ -175,13 +178,16 @@ class ClusterAgent:
     def _show(self) -> None:
         """Bring the stats page up to date; what takes a look at every partition, not at every pass."""
         now_ms = _now_ms()
-        image, office, counts = self._controller.image, self._told_office, self._stats.counts
+        image, office, counts = self._controller.image, self._office, self._stats.counts
         seen = (image.version, office.unheard)
         if self._health_at_ms <= now_ms and self._seen != seen:
             self._health_at_ms, self._seen = now_ms + HEALTH_MS, seen
             counts.update(health_of(image, self._topic_defaults, office.unheard)._asdict())
         if office.controller_id != NO_CONTROLLER:
-            self._led_ms = now_ms
+            self._led_ms = self._said_ms = now_ms
+        elif now_ms - self._said_ms >= SAY_WAITING_MS:
+            self._said_ms = now_ms
+            _log.warning("nobody leads the metadata: %s", self._controller.missing_majority())
         counts["no_controller_ms"] = int(now_ms - self._led_ms)
         counts["unclean_elections"] = self._controller.unclean_elections
         counts["active_controller"] = int(office.controller_id == self._controller.node_id)

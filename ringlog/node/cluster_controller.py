@@ -29,6 +29,7 @@ from ringlog.net.wire_errors import error_reply, raised
 from ringlog.node.death_watch import DeathWatch
 from ringlog.node.quorum import REMOVED, Quorum
 from ringlog.node.quorum_store import QuorumStore
+from ringlog.node.waiting import missing_majority
 
 STRANGERS_MS = 3_000.0
 """A node that hears only another cluster for so long gives up."""
@@ -104,6 +105,7 @@ class ClusterController:
         self._topic_defaults = topic_defaults
         self.unclean_elections = 0
         """Leaders that this one has elected although they were not in sync."""
+        self._endpoints = dict(endpoints)
         self._members = frozenset(endpoints)
         """The nodes that this one was told of at its start."""
         self._now_ms = now_ms
@@ -249,6 +251,14 @@ class ClusterController:
     def watch(self, fd: int) -> None:
         """End the sleep of `run` also when this descriptor is readable."""
         self._links.watch(fd)
+
+    def missing_majority(self) -> str:
+        """What this node waits for while nobody leads the metadata, in words."""
+        now_ms, links = self._now_ms(), self._links
+        heard = {one for one, at_ms in self._heard_ms.items() if now_ms - at_ms <= BROKER_ABSENT_MS}
+        return missing_majority(
+            self.node_id, links.cluster_id, self._endpoints, connected=links.connected, heard=heard
+        )
 
     def require_company(self) -> None:
         """Raise ClusterMismatch when all that is heard at the others' addresses is another cluster."""

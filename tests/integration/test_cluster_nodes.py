@@ -10,7 +10,7 @@ import pytest
 
 from ringlog import Admin, Producer
 from ringlog.consensus.messages import Voter
-from ringlog.errors import NotLeader, RinglogError
+from ringlog.errors import DeliveryTimeout, NotLeader, RinglogError
 from ringlog.limits import BROKER_SESSION_MS
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
@@ -186,6 +186,28 @@ def test_a_node_whose_cluster_lost_its_quorum_says_so_and_counts_on_nobody_that_
     soon("nothing lacks", lambda: metric(node, "under_replicated_partitions") == 0)
     with Admin(node.bootstrap) as admin:
         soon("all is well", lambda: admin.describe_cluster().healthy)
+
+
+def test_a_write_that_no_quorum_could_let_go_on_ends_with_a_typed_timeout_and_may_be_there(
+    cluster: ClusterTrial,
+):
+    left = cluster.leader_of(0)
+    victims = [node_id for node_id in cluster.nodes if node_id != left]
+    with Producer(cluster.bootstrap, delivery_timeout_ms=3000, request_timeout_ms=2000) as producer:
+        before = producer.produce(TOPIC, b"before", partition=0).result(stretched(WITHIN_S)).offset
+        for victim in victims:
+            cluster.nodes[victim].freeze()
+        for victim in victims:
+            cluster.nodes[victim].kill_all()
+        with pytest.raises(DeliveryTimeout):
+            producer.produce(TOPIC, b"in doubt", partition=0).result(stretched(WITHIN_S))
+        with Admin(cluster.nodes[left].bootstrap) as admin:
+            found = admin.describe_topic(TOPIC).partitions[0]
+            assert found.readable_offset == before + 1 < found.next_offset, (
+                "kept on one disk, and not committed"
+            )
+    cluster.start(*victims)
+    cluster.wait_in_sync()
 
 
 def test_partitions_are_moved_and_what_they_left_is_removed(cluster: ClusterTrial):
