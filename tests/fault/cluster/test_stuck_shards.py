@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.amounts import cases, chance
 from tests.support.cluster import NODES, ClusterTrial
+from tests.support.load import Load
 from tests.support.node import wait_for
 from tests.support.patience import stretched
 
@@ -33,6 +34,8 @@ def test_a_shard_that_stands_still_by_itself_is_deposed_and_does_no_harm_when_it
                 pid = node.pause("shard", rng.randrange(SHARDS))
                 try:
                     load.wait_writable(stopped_at, stretched(WRITABLE_WITHIN_S))
+                    at = dict(load.consumers[0].next_offsets)
+                    wait_for("what is written is read", lambda: _goes_on(load, at), stretched(5))  # noqa: B023
                     kept = [one.index for one in trial.topic() if one.leader_node == node.node_id]
                     assert len(kept) < len(led), "the other shard leads on, this one does not"
                 finally:
@@ -41,6 +44,11 @@ def test_a_shard_that_stands_still_by_itself_is_deposed_and_does_no_harm_when_it
                 wait_for("its partitions", lambda: _leads(trial, node.node_id, set(led)), stretched(10))  # noqa: B023
                 assert node.pid_of("shard", 0) and not any(p.errors for p in load.producers)
         trial.judge(records_min=50)
+
+
+def _goes_on(load: Load, at: dict[int, int]) -> bool:
+    """The reader has more of every partition than then."""
+    return all(load.consumers[0].next_offsets[partition] > offset for partition, offset in at.items())
 
 
 def _leads(trial: ClusterTrial, node_id: int, led: set[int]) -> bool:
