@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 NAMED_MAX = 5
 """Partitions that a line names; --json names all."""
 BEGUN = "The moves have begun; `ringlog cluster moves` tells how far they are."
-CANCELLED = (
-    "The moves are cancelled. The replicas may be in another order than before, and with it the preferred leader, "
-    "which is the first; `--replicas` names the order that you want."
-)
+CANCELLED = "The moves are cancelled: the replicas are what they were, in the order that they had."
 
 
 def describe_cluster(bootstrap: str, *, as_json: bool) -> None:
@@ -94,8 +91,9 @@ def _dangers(found: ClusterInfo) -> list[str]:
     lines = []
     if found.controller_id < 0:
         lines.append(
-            "Nobody leads the metadata: most nodes are away, and the table shows what was so before. "
-            "Start nodes until most of them run."
+            "Nobody leads the metadata: most nodes are away, or "
+            f"node {found.node_id}, which answered, does not hear them. "
+            "Who is live and in sync is what it sees; the rest was so before. Start nodes until most of them run."
         )
     if found.offline:
         lines.append(f"{_some(found.offline)} without a leader: start the nodes that keep them.")

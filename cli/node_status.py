@@ -37,10 +37,10 @@ def _print_status(found: NodeStatus) -> None:
         f"node {found.pid} on {found.endpoints[0]}, up for {duration(found.uptime_s)}, data in {found.data_dir}"
     )
     if found.cluster is not None:
-        cluster, role = (
-            found.cluster,
-            "the controller" if found.cluster.is_controller else "not the controller",
-        )
+        cluster = found.cluster
+        role = "the controller" if cluster.is_controller else "not the controller"
+        if cluster.no_controller_s:
+            role = f"nobody is the controller, for {duration(cluster.no_controller_s)}"
         live = cluster.nodes - cluster.nodes_fenced
         print(f"in a cluster of {counted(cluster.nodes, 'node')}, {live} of them up; {role}")
     print(

@@ -194,6 +194,9 @@ REPLICA_LULL_BYTES = 64 * KIB
 After a larger one the next data should be under way while the last is being flushed."""
 REPLICA_LULL_MS = 20
 """How long that fetch waits for a flush."""
+REPLICA_MARK_MS = 20
+"""A watermark that moved is told to followers after so long, unless data took it along: not at once, or every commit of
+a busy partition would cost a message more."""
 REPLICA_BACKOFF_MS = 50
 """After an answer that could not be used."""
 REPLICA_LAG_MS_DEFAULT = 10_000

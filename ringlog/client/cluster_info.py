@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ringlog.model import TopicPartition
-from ringlog.net.messages import MetadataReply, PartitionMetadata
+from ringlog.net.messages import MetadataReply
 
 MIN_INSYNC = "min.insync.replicas"
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
@@ -20,7 +20,8 @@ class NodeInfo:
     endpoints: list[str]
     rack: str
     live: bool
-    """The controller hears of it, and it has caught up with the metadata."""
+    """The controller hears of it, and it has caught up with the metadata. While there is no controller: the node that
+    answered hears of it."""
     leads: int
     """Partitions that it leads."""
     replicas: int
@@ -64,7 +65,8 @@ class ClusterInfo:
 
 
 def cluster_info(reply: MetadataReply) -> ClusterInfo:
-    """What a metadata reply about all topics says of the cluster."""
+    """What a metadata reply about all topics says of the cluster. Nobody is counted on who is not heard."""
+    unheard = set(reply.unheard)
     leads: Counter[int] = Counter()
     keeps: Counter[int] = Counter()
     in_sync: Counter[int] = Counter()
@@ -80,25 +82,26 @@ def cluster_info(reply: MetadataReply) -> ClusterInfo:
             tp = TopicPartition(topic.name, place.index)
             leads[place.leader_node] += 1
             keeps.update(place.replicas)
-            in_sync.update(place.isr)
+            isr = [node for node in place.isr if node not in unheard]
+            in_sync.update(isr)
             if not place.replicas:
                 continue
             if place.adding or place.removing:
                 moving.append(tp)
-            if len(place.isr) < len(place.replicas) - len(set(place.adding) - set(place.isr)):
+            if len(isr) < len(place.replicas) - len(set(place.adding) - set(isr)):
                 behind.append(tp)
             if place.unclean_epoch >= 0 and allowed == "true":
                 unclean.append(tp)
-            if _is_offline(place):
+            if place.leader_node < 0 or place.leader_node in unheard:
                 offline.append(tp)
-            elif len(place.isr) < needed:
+            elif len(isr) < needed:
                 refusing.append(tp)
     nodes = [
         NodeInfo(
             broker.node_id,
             list(broker.endpoints),
             broker.rack,
-            not broker.fenced,
+            not broker.fenced and broker.node_id not in unheard,
             leads[broker.node_id],
             keeps[broker.node_id],
             in_sync[broker.node_id],
@@ -120,7 +123,3 @@ def cluster_info(reply: MetadataReply) -> ClusterInfo:
         moving,
         unclean,
     )
-
-
-def _is_offline(place: PartitionMetadata) -> bool:
-    return place.leader_node < 0

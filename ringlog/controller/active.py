@@ -77,6 +77,7 @@ class ActiveController:
             self.planned.replay(record)
         self._default_partitions = default_partitions
         self._nodes = nodes
+        self._topic_defaults = topic_defaults
         self._unclean = UncleanElections(topic_defaults, wait_ms=absent_ms)
         self._producer_ids = commands.ProducerIdSource()
         self._liveness = brokers.Liveness(session_ms, absent_ms)
@@ -99,7 +100,7 @@ class ActiveController:
                 self._loads.heard(request.loads, now_ms)
                 return outcome
             case AlterIsrRequest():
-                return isr.alter_isr(image, request)
+                return isr.alter_isr(image, request, self._topic_defaults)
             case CreateTopicRequest():
                 return commands.create_topic(
                     image,
@@ -120,9 +121,9 @@ class ActiveController:
                 absent = self._liveness.absent(image, now_ms)
                 return commands.add_partitions(image, request, shards=1, absent=absent)
             case ReassignRequest():
-                return moves.reassign(image, request)
+                return moves.reassign(image, request, self._topic_defaults)
             case DrainNodeRequest():
-                return moves.drain(image, request)
+                return moves.drain(image, request, self._topic_defaults)
             case AlterClusterRequest():
                 return cluster_settings.alter_cluster(image, request)
             case InitProducerRequest():

@@ -13,6 +13,7 @@ from ringlog.controller import leaders
 from ringlog.controller.commands import Outcome
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Broker, MetadataRecord, Partition
+from ringlog.controller.topic_config import settings_of
 from ringlog.errors import ClusterMismatch, InvalidRequest, StaleBroker
 from ringlog.limits import BROKER_ABSENT_MS, BROKER_LOST_MS, SHARDS_MAX
 from ringlog.net.cluster_messages import (
@@ -51,7 +52,8 @@ def register(image: MetadataImage, request: RegisterBrokerRequest) -> Outcome:
     def lost(partition: Partition) -> bool:
         """Whether it may lack what it acknowledged: on another disk, or after a crash where acks do not wait for the
         disk. A partition of one replica has promised no more than that."""
-        waits = image.topics_by_id[partition.topic_id].config.get("flush", "ack") == "ack"
+        topic = image.topics_by_id[partition.topic_id]
+        waits = settings_of(topic.name, topic.config, {"flush": request.flush})["flush"] == "ack"
         return replaced or (not waits and not request.clean_stop and len(partition.replicas) > 1)
 
     changes = leaders.without(leaders.with_broker(image, broker), request.node_id, lost)
@@ -72,6 +74,8 @@ def heartbeat(image: MetadataImage, request: BrokerHeartbeatRequest, *, committe
     elif broker.fenced and request.metadata_version >= committed_version:
         broker = msgspec.structs.replace(broker, fenced=False)
         records = [broker, *leaders.returned(leaders.with_broker(image, broker), broker.node_id)]
+    elif request.still_shards:
+        records = leaders.handed_over(image, broker.node_id, request.still_shards)
 
     def reply(after: MetadataImage) -> BrokerHeartbeatReply:
         now = after.brokers[request.node_id]

@@ -25,6 +25,7 @@ from ringlog.controller.records import (
 from ringlog.controller.topic_config import (
     INTERNAL_PREFIX,
     MESSAGE_BYTES_MAX,
+    MIN_INSYNC,
     SETTINGS,
     check_config,
     require_setting,
@@ -56,7 +57,6 @@ from ringlog.net.messages import (
 
 METADATA_TOPIC = "__cluster_metadata"
 """The log that the controller writes itself; a shard must never open its directory."""
-MIN_INSYNC = "min.insync.replicas"
 PRODUCER_ID_BLOCK = 1000
 """Producer ids that one record gives out: the rest of a block is skipped after a crash."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from ringlog.controller.image import MetadataImage
-from ringlog.controller.topic_config import NOTHING, allows_unclean, with_defaults
+from ringlog.controller.topic_config import MIN_INSYNC, NOTHING, allows_unclean, settings_of
 from ringlog.model import NO_LEADER
 
 
@@ -27,20 +27,24 @@ class Health(NamedTuple):
     """They were led by a replica that was not in sync, and their topics still allow that: records may be lost."""
 
 
-def health_of(image: MetadataImage, topic_defaults: Mapping[str, str] = NOTHING) -> Health:
-    """Count what is missing. Replicas that a reassignment has only begun to make are not missed."""
+def health_of(
+    image: MetadataImage, topic_defaults: Mapping[str, str] = NOTHING, unheard: Collection[int] = ()
+) -> Health:
+    """Count what is missing. Replicas that a reassignment has only begun to make are not missed. `unheard`: nodes that
+    are counted as silent though the metadata do not say so, since nobody leads these."""
     offline = under_replicated = below = unclean = 0
     for topic in image.topics.values():
         allows = allows_unclean(topic.name, topic.config, topic_defaults)
-        min_insync = int(with_defaults(topic.config, topic_defaults)["min.insync.replicas"])
+        min_insync = int(settings_of(topic.name, topic.config, topic_defaults)[MIN_INSYNC])
         for number in topic.partitions:
             partition = image.partitions[number]
             if not partition.replicas:
                 continue  # of a node by itself
             wanted = set(partition.replicas) - set(partition.adding)
-            offline += partition.leader == NO_LEADER
-            under_replicated += not wanted <= set(partition.isr)
-            below += len(partition.isr) < min_insync
+            in_sync = set(partition.isr).difference(unheard)
+            offline += partition.leader == NO_LEADER or partition.leader in unheard
+            under_replicated += not wanted <= in_sync
+            below += len(in_sync) < min_insync
             unclean += allows and partition.unclean_epoch >= 0
-    fenced = sum(broker.fenced for broker in image.brokers.values())
+    fenced = sum(broker.fenced or broker.node_id in unheard for broker in image.brokers.values())
     return Health(len(image.brokers), fenced, offline, under_replicated, below, unclean)

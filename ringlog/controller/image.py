@@ -45,6 +45,8 @@ class MetadataImage:
         self.cluster_id = ""
         self.node_id = 0
         self.controller_id = NO_CONTROLLER
+        self.unheard: tuple[int, ...] = ()
+        """While nobody leads the metadata: the nodes that this one does not hear."""
         self.topics: dict[str, TopicState] = {}
         self.topics_by_id: dict[int, TopicState] = {}
         self.partitions: dict[int, Partition] = {}
@@ -77,7 +79,7 @@ class MetadataImage:
             for record in piece.records:
                 self.replay(record)
         self.version = delta.version
-        self.controller_id = delta.controller_id
+        self.controller_id, self.unheard = delta.controller_id, delta.unheard
 
     def replay(self, record: MetadataRecord) -> None:
         """Apply one record."""

@@ -5,28 +5,33 @@ Of two changes that were judged by the same state, only one is made: the other o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from ringlog.controller import leaders
 from ringlog.controller.brokers import require_broker
-from ringlog.controller.commands import Outcome
+from ringlog.controller.commands import Outcome, require_min_insync
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.placement import Placement
 from ringlog.controller.records import MetadataRecord, Partition
+from ringlog.controller.topic_config import MIN_INSYNC, NOTHING, settings_of
 from ringlog.errors import InvalidRequest, PartitionBusy, RinglogError, StaleMetadata
 from ringlog.model import NO_LEADER
 from ringlog.net.cluster_messages import AlterIsrReply, AlterIsrRequest, IsrChange, IsrState
 from ringlog.net.wire_errors import number_of
 
 
-def alter_isr(image: MetadataImage, request: AlterIsrRequest) -> Outcome:
+def alter_isr(
+    image: MetadataImage, request: AlterIsrRequest, topic_defaults: Mapping[str, str] = NOTHING
+) -> Outcome:
     """Each change on its own: one that is refused does not stop the others."""
     require_broker(image, request.node_id, request.broker_epoch)
     records: list[MetadataRecord] = []
     errors: dict[int, int] = {}
     for change in request.changes:
         try:
-            partition = _judge(image, request.node_id, change)
+            partition = _judge(image, request.node_id, change, topic_defaults)
         except RinglogError as error:
             errors[change.partition] = number_of(error)
         else:
@@ -38,7 +43,9 @@ def alter_isr(image: MetadataImage, request: AlterIsrRequest) -> Outcome:
     return Outcome(records, reply)
 
 
-def _judge(image: MetadataImage, node_id: int, change: IsrChange) -> Partition:
+def _judge(
+    image: MetadataImage, node_id: int, change: IsrChange, topic_defaults: Mapping[str, str]
+) -> Partition:
     """The partition as it is from now on. What is raised is true for ever: no copy of the change is ever taken."""
     partition = image.partitions.get(change.partition)
     if partition is None:
@@ -69,7 +76,7 @@ def _judge(image: MetadataImage, node_id: int, change: IsrChange) -> Partition:
         for member in partition.replicas
         if member in members and (member in partition.isr or leaders.may_lead(image, member))
     )
-    return finished(image, leaders.changed(partition, leader=node_id, isr=isr))
+    return finished(image, leaders.changed(partition, leader=node_id, isr=isr), topic_defaults)
 
 
 def _state(image: MetadataImage, number: int, errors: dict[int, int]) -> IsrState:
@@ -90,8 +97,14 @@ def _state(image: MetadataImage, number: int, errors: dict[int, int]) -> IsrStat
 # -- reassignment -------------------------------------------------------------------------------------------
 
 
-def reassign(image: MetadataImage, number: int, target: tuple[int, ...]) -> list[MetadataRecord]:
-    """Begin to move a partition: the new replicas are added, and the old ones go when the new ones are in sync."""
+def reassign(
+    image: MetadataImage,
+    number: int,
+    target: tuple[int, ...],
+    topic_defaults: Mapping[str, str] = NOTHING,
+) -> list[MetadataRecord]:
+    """Begin to move a partition: the new replicas are added, and the old ones go when the new ones are in sync, and as
+    many as acknowledgements need."""
     partition = image.partitions.get(number)
     if partition is None:
         raise StaleMetadata(f"there is no partition {number}")
@@ -101,6 +114,8 @@ def reassign(image: MetadataImage, number: int, target: tuple[int, ...]) -> list
             f"replicas {list(target)}: use nodes of the cluster, each once; unknown: {missing}"
         )
     before = tuple(node_id for node_id in partition.replicas if node_id not in partition.adding)
+    if len(target) < len(before):
+        require_min_insync(_settings(image, partition, topic_defaults), len(target))
     adding = tuple(node_id for node_id in target if node_id not in before)
     removing = tuple(node_id for node_id in before if node_id not in target)
     placement = Placement(image, image.brokers.values())
@@ -113,17 +128,24 @@ def reassign(image: MetadataImage, number: int, target: tuple[int, ...]) -> list
     for node_id in replicas:
         shard = partition.shard_on(node_id)
         shards.append(placement.shard_on(node_id) if shard is None else shard)
+    moves_on = partition.adding or partition.removing
+    former = (partition.former if moves_on else partition.replicas) if adding or removing else ()
     moved = msgspec.structs.replace(
-        partition, replicas=replicas, shards=tuple(shards), adding=adding, removing=removing
+        partition,
+        replicas=replicas,
+        shards=tuple(shards),
+        adding=adding,
+        removing=removing,
+        former=former,
     )
     leader = partition.leader
     if leader != NO_LEADER and leader not in isr:
         leader = leaders.choose_leader(image, moved, isr)
-    return [finished(image, leaders.changed(moved, leader=leader, isr=isr))]
+    return [finished(image, leaders.changed(moved, leader=leader, isr=isr), topic_defaults)]
 
 
 def cancel_reassignment(image: MetadataImage, number: int) -> list[MetadataRecord]:
-    """Let the replicas be as they were before."""
+    """Let the replicas be as they were before, in the order that they had."""
     partition = image.partitions.get(number)
     if partition is None or not (partition.adding or partition.removing):
         return []
@@ -132,16 +154,31 @@ def cancel_reassignment(image: MetadataImage, number: int) -> list[MetadataRecor
         raise PartitionBusy(f"of partition {number} only new replicas are in sync: it cannot go back")
     back = msgspec.structs.replace(partition, adding=(), removing=partition.adding)
     leader = partition.leader if partition.leader in isr else leaders.choose_leader(image, back, isr)
-    return [_drop_removed(leaders.changed(back, leader=leader, isr=isr))]
+    return [_in_order(_drop_removed(leaders.changed(back, leader=leader, isr=isr)), partition.former)]
 
 
-def finished(image: MetadataImage, partition: Partition) -> Partition:
-    """The partition without the replicas that were to go, if all that were to come are in sync."""
+def _in_order(partition: Partition, order: tuple[int, ...]) -> Partition:
+    """The partition with its replicas in an order that names them; those that it does not name stand behind."""
+    replicas = tuple(
+        sorted(partition.replicas, key=lambda one: order.index(one) if one in order else len(order))
+    )
+    places = dict(zip(partition.replicas, partition.shards, strict=True))
+    return msgspec.structs.replace(
+        partition, replicas=replicas, shards=tuple(places[node_id] for node_id in replicas)
+    )
+
+
+def finished(
+    image: MetadataImage, partition: Partition, topic_defaults: Mapping[str, str] = NOTHING
+) -> Partition:
+    """The partition without the replicas that were to go, if all that were to come are in sync, and those that are left
+    are enough for acknowledgements."""
     target = tuple(node_id for node_id in partition.replicas if node_id not in partition.removing)
     if not (partition.adding or partition.removing) or not set(partition.adding) <= set(partition.isr):
         return partition
     isr = tuple(member for member in partition.isr if member in target)
-    if not isr:
+    needed = int(_settings(image, partition, topic_defaults)[MIN_INSYNC])
+    if not isr or len(isr) < min(needed, len(target)):
         return partition
     leader = partition.leader
     if leader not in isr:
@@ -152,6 +189,13 @@ def finished(image: MetadataImage, partition: Partition) -> Partition:
     return _drop_removed(msgspec.structs.replace(moved, adding=()))
 
 
+def _settings(
+    image: MetadataImage, partition: Partition, topic_defaults: Mapping[str, str]
+) -> dict[str, str]:
+    topic = image.topics_by_id[partition.topic_id]
+    return settings_of(topic.name, topic.config, topic_defaults)
+
+
 def _drop_removed(partition: Partition) -> Partition:
     kept = [at for at, node_id in enumerate(partition.replicas) if node_id not in partition.removing]
     return msgspec.structs.replace(
@@ -160,4 +204,5 @@ def _drop_removed(partition: Partition) -> Partition:
         shards=tuple(partition.shards[at] for at in kept),
         adding=(),
         removing=(),
+        former=(),
     )

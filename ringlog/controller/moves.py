@@ -5,7 +5,7 @@ A move only begins here. The new replicas follow, come into sync, and then the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -14,6 +14,7 @@ from ringlog.controller.commands import Outcome, find_topic
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.placement import Placement
 from ringlog.controller.records import Broker, BrokerRemoved, MetadataRecord, Partition
+from ringlog.controller.topic_config import NOTHING
 from ringlog.errors import InvalidRequest, NotEnoughBrokers, PartitionBusy, RinglogError
 from ringlog.net.move_messages import (
     DrainNodeRequest,
@@ -24,7 +25,9 @@ from ringlog.net.move_messages import (
 )
 
 
-def reassign(image: MetadataImage, request: ReassignRequest) -> Outcome:
+def reassign(
+    image: MetadataImage, request: ReassignRequest, topic_defaults: Mapping[str, str] = NOTHING
+) -> Outcome:
     """Move partitions to the nodes that are named, or call moves off. Each on its own."""
     records: list[MetadataRecord] = []
     results: list[MoveResult] = []
@@ -37,7 +40,7 @@ def reassign(image: MetadataImage, request: ReassignRequest) -> Outcome:
                     f"{move.topic}-{move.partition} is named twice: name each partition once"
                 )
             seen.add(number)
-            made = _moved(image, number, tuple(move.replicas))
+            made = _moved(image, number, tuple(move.replicas), topic_defaults)
         except RinglogError as error:
             results.append(
                 MoveResult(move.topic, move.partition, list(move.replicas), error.code, str(error))
@@ -48,7 +51,9 @@ def reassign(image: MetadataImage, request: ReassignRequest) -> Outcome:
     return Outcome(records, _reply(results))
 
 
-def drain(image: MetadataImage, request: DrainNodeRequest) -> Outcome:
+def drain(
+    image: MetadataImage, request: DrainNodeRequest, topic_defaults: Mapping[str, str] = NOTHING
+) -> Outcome:
     """Take all replicas off a node, and give it no new ones; or take that back; or take the node itself out."""
     broker = image.brokers.get(request.node_id)
     if broker is None:
@@ -59,7 +64,7 @@ def drain(image: MetadataImage, request: DrainNodeRequest) -> Outcome:
     records: list[MetadataRecord] = []
     if broker.draining == request.undo:
         records.append(msgspec.structs.replace(broker, draining=not request.undo))
-    judge = _stay if request.undo else _away(image, request.node_id)
+    judge = _stay if request.undo else _away(image, request.node_id, topic_defaults)
     results: list[MoveResult] = []
     for partition in image.partitions.values():
         if request.node_id not in partition.replicas:
@@ -93,7 +98,7 @@ def _removed(image: MetadataImage, broker: Broker) -> Outcome:
 
 
 def _away(
-    image: MetadataImage, node_id: int
+    image: MetadataImage, node_id: int, topic_defaults: Mapping[str, str]
 ) -> Callable[[MetadataImage, Partition, int], list[MetadataRecord]]:
     """Judges each partition of a node that is drained: with one count of who has how much."""
     others = [
@@ -114,7 +119,7 @@ def _away(
                 f"take the place of node {node_id}. Start more nodes"
             )
         target = tuple(heir if one == node_id else one for one in stay)
-        return isr.reassign(image, partition.partition, target)
+        return isr.reassign(image, partition.partition, target, topic_defaults)
 
     return judge
 
@@ -130,9 +135,11 @@ def _number_of(image: MetadataImage, move: PartitionMove) -> int:
     return topic.partitions[move.partition]
 
 
-def _moved(image: MetadataImage, number: int, target: tuple[int, ...]) -> list[MetadataRecord]:
+def _moved(
+    image: MetadataImage, number: int, target: tuple[int, ...], topic_defaults: Mapping[str, str]
+) -> list[MetadataRecord]:
     if target:
-        return isr.reassign(image, number, target)
+        return isr.reassign(image, number, target, topic_defaults)
     made = isr.cancel_reassignment(image, number)
     if not made:
         raise InvalidRequest(f"{image.name_of(number)} is not being moved")

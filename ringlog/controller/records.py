@@ -53,6 +53,8 @@ class Partition(_Record, frozen=True, tag="partition"):
     """Of a reassignment: replicas that go when the new ones are in sync."""
     unclean_epoch: int = -1
     """The last leader epoch that began with a leader that was not in sync: what was committed before it may be lost."""
+    former: tuple[int, ...] = ()
+    """Of a reassignment: the replicas before it, in their order. Empty: there is none, or an older version began it."""
 
     def shard_on(self, node_id: int) -> int | None:
         """The shard that serves this partition on a node; None where it has no replica.
@@ -169,6 +171,8 @@ class Delta(msgspec.Struct, array_like=True, frozen=True):
     records: list[MetadataRecord]
     controller_id: int = NO_CONTROLLER
     """The node whose controller decides, as far as the sender knows. Not in the log: it is who leads the quorum."""
+    unheard: tuple[int, ...] = ()
+    """While nobody decides: the nodes that the sender does not hear."""
 
 
 _delta = msgspec.msgpack.Decoder(Delta)
@@ -207,6 +211,7 @@ def deltas_of(
     full: bool,
     records_max: int = DELTA_RECORDS_MAX,
     controller_id: int = NO_CONTROLLER,
+    unheard: tuple[int, ...] = (),
 ) -> list[Delta]:
     """Records cut into deltas that fit a ring.
 
@@ -215,6 +220,6 @@ def deltas_of(
     """
     pieces = [list(records[at : at + records_max]) for at in range(0, len(records), records_max)] or [[]]
     return [
-        Delta(version, full and at == 0, at < len(pieces) - 1, piece, controller_id)
+        Delta(version, full and at == 0, at < len(pieces) - 1, piece, controller_id, unheard)
         for at, piece in enumerate(pieces)
     ]

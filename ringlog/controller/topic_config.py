@@ -26,6 +26,7 @@ from ringlog.ring.frame import FRAME_HEADER_BYTES
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - FRAME_HEADER_BYTES - REPLICA_HEAD_BYTES
 _TIME_MS_MAX = 2**63 - 1
 NOTHING: Mapping[str, str] = {}
+MIN_INSYNC = "min.insync.replicas"
 UNCLEAN_ELECTION = "unclean.leader.election.enable"
 INTERNAL_PREFIX = "__"
 """Topics with such names are the node's own: what a node says of topics does not hold for them."""
@@ -121,7 +122,7 @@ SETTINGS: dict[str, Setting] = {
     "max.compaction.lag.ms": Setting(
         str(_TIME_MS_MAX), "records are compacted at this age at the latest", _whole_number(1, _TIME_MS_MAX)
     ),
-    "min.insync.replicas": Setting(
+    MIN_INSYNC: Setting(
         "1",
         "with fewer replicas in sync than this, records are refused (acks=all)",
         _whole_number(1, REPLICATION_FACTOR_MAX),
@@ -169,14 +170,24 @@ def with_defaults(config: Mapping[str, str], node: Mapping[str, str] = NOTHING) 
     return {name: config.get(name, node.get(name, setting.default)) for name, setting in SETTINGS.items()}
 
 
+def settings_of(name: str, config: Mapping[str, str], node: Mapping[str, str] = NOTHING) -> dict[str, str]:
+    """All settings that hold for a topic. The node's own topics do not follow its defaults: with another flush policy
+    commits would mean less.
+
+    >>> node = {"flush": "os"}
+    >>> settings_of("t", {}, node)["flush"], settings_of("__consumer_offsets", {}, node)["flush"]
+    ('os', 'ack')
+    """
+    return with_defaults(config, NOTHING if name.startswith(INTERNAL_PREFIX) else node)
+
+
 def allows_unclean(name: str, config: Mapping[str, str], node: Mapping[str, str] = NOTHING) -> bool:
     """Whether a topic prefers a leader that lacks records to none.
 
     >>> allows_unclean("t", {}), allows_unclean("t", {}, {"unclean.leader.election.enable": "true"})
     (False, True)
     """
-    default = "false" if name.startswith(INTERNAL_PREFIX) else node.get(UNCLEAN_ELECTION, "false")
-    return config.get(UNCLEAN_ELECTION, default) == "true"
+    return settings_of(name, config, node)[UNCLEAN_ELECTION] == "true"
 
 
 def node_defaults(given: Mapping[str, str | int | float]) -> dict[str, str]:

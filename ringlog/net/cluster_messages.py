@@ -9,10 +9,11 @@ from typing import Annotated
 
 import msgspec
 
-from ringlog.limits import FETCH_PARTITIONS_MAX, LOAD_PARTITIONS_MAX
+from ringlog.limits import FETCH_PARTITIONS_MAX, LOAD_PARTITIONS_MAX, SHARDS_MAX
 from ringlog.net.messages import Body, Int64, PartitionId, make_decoders
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+ShardIndex = Annotated[int, msgspec.Meta(ge=0, lt=SHARDS_MAX)]
 
 # -- brokers ------------------------------------------------------------------------------------------------
 
@@ -31,6 +32,8 @@ class RegisterBrokerRequest(Body, frozen=True):
     """It stopped in order before: all that it acknowledged as an in-sync replica is on its disk."""
     host_id: str = ""
     """Of the host that it runs on: clients with the same one may use its ipc:// endpoints."""
+    flush: str = "ack"
+    """When it flushes records of topics that do not say so themselves, by its configuration."""
 
 
 class RegisterBrokerReply(Body, frozen=True):
@@ -54,6 +57,10 @@ class BrokerHeartbeatRequest(Body, frozen=True):
         msgspec.field(default_factory=list)
     )
     """Partitions that it leads, with the bytes that went in and out in a second; with some of the heartbeats."""
+    still_shards: Annotated[list[ShardIndex], msgspec.Meta(max_length=SHARDS_MAX)] = msgspec.field(
+        default_factory=list
+    )
+    """Shards of it that stand still, while the rest of it lives."""
 
 
 class BrokerHeartbeatReply(Body, frozen=True):

@@ -368,6 +368,8 @@ class MetadataReply(Body, frozen=True):
     """The nodes of the cluster. Empty: a node by itself, which serves all partitions."""
     controller_id: int = -1
     """The node that leads the metadata; -1: none is known."""
+    unheard: list[int] = []
+    """While none is: the nodes that the one that answers does not hear, whatever `brokers` and `isr` say of them."""
 
 
 class InitProducerRequest(Body, frozen=True):

@@ -168,6 +168,7 @@ class MetadataDesk:
             facts.topic_defaults,
             broker_metadata(image),
             image.controller_id,
+            list(image.unheard),
         )
         self._answer(peer, header.api_key, header.correlation, Flag.REPLY, encode_body(reply))
 

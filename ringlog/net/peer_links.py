@@ -60,6 +60,8 @@ class PeerLinks:
         """Whether any node of this cluster spoke."""
         self.lost: set[int] = set()
         """Nodes whose connections broke, and are not there again."""
+        self.connected: set[int] = set()
+        """Nodes at whose addresses somebody listens."""
         self.met: set[int] = set()
         """Nodes that were reached since somebody took them away."""
         self.heard_of: set[int] = set()
@@ -120,8 +122,10 @@ class PeerLinks:
         while monitor.poll(0):
             if recv_monitor_message(monitor)["event"] == zmq.Event.DISCONNECTED:
                 self.lost.add(peer)
+                self.connected.discard(peer)
             else:
                 self.lost.discard(peer)
+                self.connected.add(peer)
                 self.met.add(peer)
 
     def send(

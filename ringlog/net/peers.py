@@ -20,6 +20,7 @@ from ringlog.limits import (
     SESSION_IDLE_MS,
 )
 from ringlog.net.near import SharedMemory
+from ringlog.ring.drain import NO_PARTITION
 
 _DEAF_BYTES = 2 * CLIENT_REPLY_BYTES_MAX
 
@@ -34,6 +35,7 @@ class PendingRequest(msgspec.Struct, frozen=True, gc=False):
     came_us: int
     landing: memoryview | None = None
     """Of a fetch: where in the client's memory its reply may be put."""
+    partition: int = NO_PARTITION
 
 
 class HeldFetch(NamedTuple):
@@ -174,10 +176,10 @@ class Peers:
         self.near_count += (memory is not None) - (peer.near is not None)
         peer.near = memory
 
-    def waiting_for(self, process: int) -> list[tuple[Peer, int, int]]:
-        """Client, correlation and api of all requests that a process has not answered."""
+    def waiting_for(self, process: int) -> list[tuple[Peer, int, PendingRequest]]:
+        """Client and correlation of all requests that a process has not answered."""
         return [
-            (peer, correlation, request.api_key)
+            (peer, correlation, request)
             for peer in self.by_session.values()
             for correlation, request in peer.pending.items()
             if request.process == process

@@ -353,6 +353,8 @@ class RouterAgent:
         counts["pending_requests"] = peers.pending_count
         counts["pending_bytes"] = peers.in_flight_bytes
         self._stats.show()
+        if peers.pending_count:
+            self.service.refuse_misled()
         if now_us - self._expired_us >= EXPIRE_US:
             self._expired_us = now_us
             peers.expire(now_us // 1000, self._socket.connections.knows)

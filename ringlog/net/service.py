@@ -51,6 +51,7 @@ from ringlog.ring.drain import NO_PARTITION
 from ringlog.ring.frame import due_at
 from ringlog.ring.link import LinkEnd
 from ringlog.ring.ring import Message
+from ringlog.ring.standstill import StandstillWatch
 from ringlog.ring.stats import Stats
 from ringlog.shard.commands import LENT, NodeApi, node_frame, pack_u64, unpack_lent
 
@@ -63,6 +64,8 @@ _ROUTE = struct.Struct("<BBHIQQ")
 _PRODUCE, _FETCH, _DELTA = int(Api.PRODUCE), int(Api.FETCH), int(NodeApi.DELTA)
 _ACKS_MASK, _NEAR, _OF_REPLIES = int(Flag.ACKS_MASK), int(Flag.NEAR), Flag.REPLY | Flag.ERROR
 """As plain numbers: a member of an enum costs as much as three calls at each use."""
+STANDSTILL_LOOK_MS = 500
+"""Between two looks at whether shards stand still, at most."""
 OVERFLOW_BYTES_MAX = 64 * MIB
 """Requests that wait for room in a ring, per process that serves them."""
 
@@ -106,6 +109,8 @@ class NetService:
         """Requests that wait for room, by the process that serves them: only where some wait."""
         self._overflow_bytes: dict[int, int] = {}
         self._releases: dict[int, list[int]] = {}
+        page = stats.page
+        self._standstill = StandstillWatch(lambda: page.passes(0, len(page.rows)), look_ms=STANDSTILL_LOOK_MS)
         self._metadata = MetadataDesk(
             facts,
             self.image,
@@ -227,7 +232,7 @@ class NetService:
             raise self._unavailable(process)
         answered = header.api_key != _PRODUCE or header.flags & _ACKS_MASK != 0
         if answered:
-            request = PendingRequest(process, header.api_key, nbytes, self.now_us, landing)
+            request = PendingRequest(process, header.api_key, nbytes, self.now_us, landing, header.partition)
             self.peers.admit(peer, header.correlation, request)
         _STAMP.pack_into(frame, _STAMP_AT, peer.session, due_ms)
         try:
@@ -351,11 +356,24 @@ class NetService:
         self.overflow.pop(process, None)
         self._overflow_bytes.pop(process, None)
         error = self._unavailable(process)
-        for peer, correlation, api_key in self.peers.waiting_for(process):
+        for peer, correlation, request in self.peers.waiting_for(process):
             self.peers.settle(peer, correlation)
-            self._answer_error(peer, api_key, correlation, error)
+            self._answer_error(peer, request.api_key, correlation, error)
         if process == self._controller:
             self._metadata.forget()
+
+    def refuse_misled(self) -> None:
+        """Refuse what waits for a shard that stands still, where another node leads by now: the shard would say so
+        itself. To be called while something waits, every `STANDSTILL_LOOK_MS` at least."""
+        for process in self._standstill.look(self.now_us / 1000):
+            for peer, correlation, request in self.peers.waiting_for(process):
+                found = self.image.partitions.get(request.partition)
+                if found is not None and found.leader_on(self.image.node_id) != self.image.node_id:
+                    error = NotLeader(
+                        f"another node leads {self.image.name_of(found.partition)} now. Fetch metadata"
+                    )
+                    self.peers.settle(peer, correlation)
+                    self._answer_error(peer, request.api_key, correlation, error)
 
     def clients_died(self, sessions: list[int]) -> None:
         """Processes of clients have died: tell the shards, which may know them as members of groups."""
@@ -382,10 +400,10 @@ class NetService:
         """The node stops: whoever only waits for news is told so now."""
         error = ShardUnavailable("the node is being stopped")
         for process in self._ends:
-            for peer, correlation, api_key in self.peers.waiting_for(process):
-                if api_key == Api.GROUP_HEARTBEAT:
+            for peer, correlation, request in self.peers.waiting_for(process):
+                if request.api_key == Api.GROUP_HEARTBEAT:
                     self.peers.settle(peer, correlation)
-                    self._answer_error(peer, api_key, correlation, error)
+                    self._answer_error(peer, request.api_key, correlation, error)
 
     def _unavailable(self, process: int) -> RinglogError:
         if process == self._controller:

@@ -59,8 +59,10 @@ class BrokerSession:
         want_stop: bool,
         now_ms: float,
         loads: Callable[[], list[tuple[int, int]]] = list,
+        still_shards: Callable[[], list[int]] = list,
     ) -> RegisterBrokerRequest | BrokerHeartbeatRequest | None:
-        """What is to be said to the controller now. `loads`: of the partitions that the node leads, while it serves."""
+        """What is to be said to the controller now. While the node serves, `loads`: of the partitions that it leads;
+        `still_shards`: its shards that stand still."""
         if now_ms < self._at_ms:
             return None
         hurry = self.broker_epoch is None or not self.serving or (want_stop and not self.may_stop)
@@ -73,6 +75,7 @@ class BrokerSession:
             max(served_version, 0),
             want_stop,
             loads() if self.serving else [],
+            still_shards() if self.serving else [],
         )
 
     def answered(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,7 +31,7 @@ from ringlog.errors import (
     RingStale,
     UnsupportedVersion,
 )
-from ringlog.limits import CONTROLLER_PATIENCE_MS, CONTROLLER_REQUESTS_MAX
+from ringlog.limits import BROKER_BEAT_MS, CONTROLLER_PATIENCE_MS, CONTROLLER_REQUESTS_MAX
 from ringlog.net.cluster_messages import AlterIsrRequest, CreateOffsetsTopicRequest
 from ringlog.net.framing import Api
 from ringlog.net.group_messages import OFFSETS_TOPIC
@@ -58,6 +59,7 @@ from ringlog.ring.board import Board, Links, ProcessState
 from ringlog.ring.frame import is_overdue
 from ringlog.ring.link import LinkEnd
 from ringlog.ring.ring import Message
+from ringlog.ring.standstill import StandstillWatch
 from ringlog.ring.stats import LoopClock, Stats
 from ringlog.shard.asker import NOT_BEGUN, Asker
 from ringlog.shard.commands import NodeApi, unpack_u64
@@ -69,6 +71,8 @@ LEAVE_MS = 3_000.0
 """A node that stops tries for so long to let another controller be the active one."""
 LEAVE_SILENT_MS = 2_000.0
 """And it stops without moving anything when no controller answers for so long."""
+SAY_WAITING_MS = 10_000.0
+"""How often a node that waits for others of its cluster says so."""
 HEALTH_MS = 250.0
 """Between two counts of what is missing in the cluster."""
 RETRY_MS = 50.0
@@ -86,6 +90,14 @@ class _Pending(msgspec.Struct):
     """When its client gives up, as the frame said it."""
     until_ms: float
     again_ms: float = 0.0
+
+
+class _Office(NamedTuple):
+    """Who decides for the cluster, as the processes of this node are told beside the metadata."""
+
+    controller_id: int
+    unheard: tuple[int, ...]
+    """While nobody does: the nodes that are not heard."""
 
 
 class ClusterAgent:
@@ -112,16 +124,25 @@ class ClusterAgent:
         self._audience = Audience(board, links)
         self._clock = LoopClock(stats)
         self._meter = LoadMeter(stats.page.served)
+        topology = board.topology
+        self._standstill = StandstillWatch(
+            lambda: stats.page.passes(topology.shard(0), topology.shards), look_ms=BROKER_BEAT_MS
+        )
+        self._still: list[int] = []
+        """Shards that stood still at the last look."""
         self._told = False
         """The processes of this node have been told what there is."""
-        self._told_controller = NO_CONTROLLER
+        self._told_office = _Office(NO_CONTROLLER, ())
+        self._led_ms = _now_ms()
+        """When somebody was last known to lead the metadata."""
+        self._said_ms = self._led_ms
         self._asked = 0
         """Requests of clients that are with the active controller."""
         self._again: list[_Pending] = []
         """Those that wait for a controller, or for nodes."""
         self._topic_defaults = node_defaults(config.topic_defaults)
-        self._seen_version = -1
-        """Of the metadata whose health was counted."""
+        self._seen: tuple[int, tuple[int, ...]] = (-1, ())
+        """The version of the metadata whose health was counted, and who was not heard then."""
         self._health_at_ms = 0.0
         self._leave_ms: float | None = None
         """Since when the node is to stop."""
@@ -157,12 +178,19 @@ class ClusterAgent:
     def _show(self) -> None:
         """Bring the stats page up to date; what takes a look at every partition, not at every pass."""
         now_ms = _now_ms()
-        if self._health_at_ms <= now_ms and self._seen_version != self._controller.image.version:
-            self._health_at_ms = now_ms + HEALTH_MS
-            self._seen_version = self._controller.image.version
-            self._stats.counts.update(health_of(self._controller.image, self._topic_defaults)._asdict())
-        self._stats.counts["unclean_elections"] = self._controller.unclean_elections
-        self._stats.counts["active_controller"] = int(self._controller.active_id == self._controller.node_id)
+        image, office, counts = self._controller.image, self._office, self._stats.counts
+        seen = (image.version, office.unheard)
+        if self._health_at_ms <= now_ms and self._seen != seen:
+            self._health_at_ms, self._seen = now_ms + HEALTH_MS, seen
+            counts.update(health_of(image, self._topic_defaults, office.unheard)._asdict())
+        if office.controller_id != NO_CONTROLLER:
+            self._led_ms = self._said_ms = now_ms
+        elif now_ms - self._said_ms >= SAY_WAITING_MS:
+            self._said_ms = now_ms
+            _log.warning("nobody leads the metadata: %s", self._controller.missing_majority())
+        counts["no_controller_ms"] = int(now_ms - self._led_ms)
+        counts["unclean_elections"] = self._controller.unclean_elections
+        counts["active_controller"] = int(office.controller_id == self._controller.node_id)
         self._stats.show()
 
     def _patience_s(self, room: bool) -> float:
@@ -178,20 +206,24 @@ class ClusterAgent:
     def _publish(self) -> None:
         """Tell the processes of this node what was committed, and who is the active controller."""
         news, self._controller.published = self._controller.published, []
-        controller_id = self._controller.active_id or NO_CONTROLLER
+        office = self._office
         if not self._told:
             if self._knows_this_life():
-                self._told, self._told_controller = True, controller_id
+                self._told, self._told_office = True, office
                 self._audience.tell(self._whole())
             return
         if any(one.full for one in news):
             self._audience.tell(self._whole())
-        elif news or controller_id != self._told_controller:
+        elif news or office != self._told_office:
             records = [record for one in news for record in one.records]
             version = self._controller.image.version
-            deltas = deltas_of(version, self._ours(records), full=False, controller_id=controller_id)
-            self._audience.tell(deltas)
-        self._told_controller = controller_id
+            self._audience.tell(deltas_of(version, self._ours(records), full=False, **office._asdict()))
+        self._told_office = office
+
+    @property
+    def _office(self) -> _Office:
+        controller = self._controller
+        return _Office(controller.active_id or NO_CONTROLLER, controller.unheard)
 
     def _knows_this_life(self) -> bool:
         """Whether the metadata here is as new as this node's registration. Then it is also newer than anything that
@@ -211,12 +243,7 @@ class ClusterAgent:
         if not self._told:
             return []
         image = self._controller.image
-        return deltas_of(
-            image.version,
-            self._ours(image.records()),
-            full=True,
-            controller_id=self._controller.active_id or NO_CONTROLLER,
-        )
+        return deltas_of(image.version, self._ours(image.records()), full=True, **self._office._asdict())
 
     def _ours(self, records: Sequence[MetadataRecord]) -> list[MetadataRecord]:
         """Records as this node's processes shall know them: it is this node that they are of."""
@@ -235,6 +262,7 @@ class ClusterAgent:
             want_stop=self._board.stopping,
             now_ms=_now_ms(),
             loads=self._loads,
+            still_shards=self._still_shards,
         )
         if request is not None:
             self._controller.ask(request, lambda reply: session.answered(request, reply, _now_ms()))
@@ -245,6 +273,17 @@ class ClusterAgent:
 
     def _loads(self) -> list[tuple[int, int]]:
         return self._meter.report(self._controller.image, self._controller.node_id, _now_ms())
+
+    def _still_shards(self) -> list[int]:
+        """Shards that stand still: others are to lead what they led."""
+        found = self._standstill.look(_now_ms())
+        for shard in set(found) - set(self._still):
+            _log.warning(
+                "shard-%d stands still: others lead its partitions where they can, until it moves again",
+                shard,
+            )
+        self._still = found
+        return found
 
     def _leave(self) -> None:
         """The node is to stop: what it leads moves first, then the quorum's leadership. Then the supervisor is told.

@@ -21,7 +21,7 @@ from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Identity, MetadataRecord, Partition
 from ringlog.controller.topic_config import NOTHING
 from ringlog.errors import ClusterMismatch, CorruptFrame, NotController, RequestTimeout, RinglogError
-from ringlog.limits import BROKER_SESSION_MS, CONTROLLER_ANSWER_MS_MAX
+from ringlog.limits import BROKER_ABSENT_MS, BROKER_SESSION_MS, CONTROLLER_ANSWER_MS_MAX
 from ringlog.net import cluster_messages, messages, move_messages
 from ringlog.net.messages import Body, ErrorReply, decode_body, encode_body
 from ringlog.net.peer_links import PeerLinks, PeerMessage
@@ -29,6 +29,7 @@ from ringlog.net.wire_errors import error_reply, raised
 from ringlog.node.death_watch import DeathWatch
 from ringlog.node.quorum import REMOVED, Quorum
 from ringlog.node.quorum_store import QuorumStore
+from ringlog.node.waiting import missing_majority
 
 STRANGERS_MS = 3_000.0
 """A node that hears only another cluster for so long gives up."""
@@ -93,6 +94,9 @@ class ClusterController:
         self.published: list[Publication] = []
         """What was committed since somebody took it away: for the processes of this node."""
         self._alone_since_ms: float | None = None
+        self._began_ms = now_ms()
+        self._heard_ms: dict[int, float] = {}
+        """When each node was last heard."""
         self._lost_ms: dict[int, float] = {}
         """When the connections broke that are broken now."""
         self._former_leader: int | None = None
@@ -101,6 +105,7 @@ class ClusterController:
         self._topic_defaults = topic_defaults
         self.unclean_elections = 0
         """Leaders that this one has elected although they were not in sync."""
+        self._endpoints = dict(endpoints)
         self._members = frozenset(endpoints)
         """The nodes that this one was told of at its start."""
         self._now_ms = now_ms
@@ -203,6 +208,8 @@ class ClusterController:
             self._lost_ms[node_id] = before.get(node_id, now_ms)
             if node_id not in before and self._active is not None:
                 self._active.lost(node_id, now_ms)
+        for node_id in self._links.heard_of:
+            self._heard_ms[node_id] = now_ms
         self._deaths.follow(self._links, now_ms)
         if self._active is not None:
             for node_id in self._deaths.dead:
@@ -219,6 +226,22 @@ class ClusterController:
         """The node whose controller is the active one, as far as this one knows."""
         return self.quorum.raft.leader_id
 
+    @property
+    def unheard(self) -> tuple[int, ...]:
+        """While nobody leads the metadata, which would say who is gone: the nodes that this one does not hear."""
+        if self.active_id is not None:
+            return ()
+        now_ms = self._now_ms()
+        return tuple(
+            node_id
+            for node_id in sorted(self.image.brokers)
+            if node_id != self.node_id
+            and (
+                node_id in self._links.lost
+                or now_ms - self._heard_ms.get(node_id, self._began_ms) > BROKER_ABSENT_MS
+            )
+        )
+
     def step_aside(self) -> bool:
         """Let the controller of another node be the active one; False when one is, or none could be."""
         under_way = self.quorum.raft.step_aside(self._now_ms())
@@ -228,6 +251,14 @@ class ClusterController:
     def watch(self, fd: int) -> None:
         """End the sleep of `run` also when this descriptor is readable."""
         self._links.watch(fd)
+
+    def missing_majority(self) -> str:
+        """What this node waits for while nobody leads the metadata, in words."""
+        now_ms, links = self._now_ms(), self._links
+        heard = {one for one, at_ms in self._heard_ms.items() if now_ms - at_ms <= BROKER_ABSENT_MS}
+        return missing_majority(
+            self.node_id, links.cluster_id, self._endpoints, connected=links.connected, heard=heard
+        )
 
     def require_company(self) -> None:
         """Raise ClusterMismatch when all that is heard at the others' addresses is another cluster."""

@@ -10,7 +10,7 @@ import msgspec
 from ringlog.cluster_members import next_port
 from ringlog.config import NodeConfig
 from ringlog.consensus.messages import Voter
-from ringlog.controller.topic_config import node_defaults
+from ringlog.controller.topic_config import node_defaults, with_defaults
 from ringlog.net.cluster_messages import RegisterBrokerRequest
 from ringlog.net.host import host_id
 from ringlog.node.broker_session import BrokerSession
@@ -40,7 +40,7 @@ def cluster_agent(
     stopping: Callable[[], bool],
 ) -> ClusterAgent:
     """The controller process of a node in a cluster; `endpoints`: where each network process listens."""
-    members = config.cluster_members
+    members, topic_defaults = config.cluster_members, node_defaults(config.topic_defaults)
     store = QuorumStore(
         config.data_dir, config.node_id, tuple(Voter(member, "") for member in sorted(members))
     )
@@ -50,7 +50,7 @@ def cluster_agent(
         now_ms=lambda: time.monotonic() * 1000,
         default_partitions=config.default_partitions,
         ports={member: (endpoint, next_port(endpoint)) for member, endpoint in members.items()},
-        topic_defaults=node_defaults(config.topic_defaults),
+        topic_defaults=topic_defaults,
     )
     registration = RegisterBrokerRequest(
         config.node_id,
@@ -62,6 +62,7 @@ def cluster_agent(
         config.shard_count,
         life.clean_stop,
         host_id(),
+        with_defaults({}, topic_defaults)["flush"],
     )
     session = BrokerSession(registration)
     return ClusterAgent(process, config, board, links, controller, session, stats, stopping)

@@ -12,6 +12,7 @@ import msgspec
 import psutil
 
 from ringlog.errors import NodeUnavailable, RequestTimeout
+from ringlog.limits import BROKER_SESSION_MS
 from ringlog.node.identity import NodeInfo, holder_pid, is_locked, read_info
 from ringlog.node.metrics import NodeView
 from ringlog.ring.board import ProcessState
@@ -81,6 +82,8 @@ class ClusterStatus(msgspec.Struct):
     unclean_partitions: int
     is_controller: bool
     """Whether this node's controller decides."""
+    no_controller_s: float
+    """For how long nobody's has, as far as this node knows: most nodes are away, or it does not hear them."""
 
 
 class NodeStatus(msgspec.Struct):
@@ -178,6 +181,7 @@ def _cluster(row: Any) -> ClusterStatus:
         below_min_isr_partitions=int(row["below_min_isr_partitions"]),
         unclean_partitions=int(row["unclean_partitions"]),
         is_controller=bool(row["active_controller"]),
+        no_controller_s=int(row["no_controller_ms"]) / 1000,
     )
 
 
@@ -196,7 +200,13 @@ def _missing(cluster: ClusterStatus | None) -> list[str]:
         (cluster.below_min_isr_partitions, "partitions have fewer replicas in sync than min.insync.replicas"),
         (cluster.under_replicated_partitions, "partitions have replicas that are not in sync"),
     )
-    return [f"{count} {what}" for count, what in counted if count]
+    lost = []
+    if cluster.no_controller_s * 1000 >= BROKER_SESSION_MS:
+        lost.append(
+            f"nobody leads the metadata for {cluster.no_controller_s:.0f} s: most nodes are away, or this one does not "
+            "hear them. Writes wait, and no leader is replaced. Start nodes until most of them run"
+        )
+    return lost + [f"{count} {what}" for count, what in counted if count]
 
 
 def _cpu(process: psutil.Process) -> float:

@@ -31,6 +31,7 @@ _GAUGES = {
     "below_min_isr_partitions",
     "unclean_partitions",
     "active_controller",
+    "no_controller_ms",
 }
 _HELP = {
     "loops": "Passes of the process's loop",
@@ -62,6 +63,7 @@ _HELP = {
     "unclean_partitions": "Partitions of the cluster that a replica led which was not in sync: records may be lost",
     "unclean_elections": "Leaders that this node's controller elected although they were not in sync",
     "active_controller": "1 while this node's controller decides for the cluster",
+    "no_controller_ms": "Milliseconds since this node last knew of a controller that decides for the cluster",
     "produce_us": "Produce requests: from the socket until the answer goes out, in seconds",
     "fetch_us": "Fetches: from the socket until the answer goes out, in seconds",
     "append_us": "Batches: from the ring until they are as durable as their ack says, in seconds",

@@ -5,10 +5,11 @@
     │ u32    │ u64      │ u32     │ u32    │ array, see the structs    │   the checksum covers sequence, bytes and body
     └────────┴──────────┴─────────┴────────┴───────────────────────────┘
 
-A save appends one frame, and flushes it; a snapshot replaces the whole file by a rename. A bad frame at the end is a
-write that the power took, and is cut. A bad frame with a whole one behind it was flushed once: the disk has forgotten
-something, perhaps a vote. Nothing of it can be trusted then: the file is set aside and the node gets another disk id,
-so that the quorum takes it for a newcomer. Rot in the very last frame cannot be told from a torn write.
+A save appends one frame, and flushes it; a snapshot, and each opening, replaces the whole file by a rename. A bad frame
+at the end is a write that the power took, and is cut. A bad frame with a whole one behind it was flushed once: the disk
+has forgotten something, perhaps a vote. Nothing of it can be trusted then: the file is set aside and the node gets
+another disk id, so that the quorum takes it for a newcomer. Rot in the very last frame cannot be told from a torn
+write.
 """
 
 from __future__ import annotations
@@ -112,6 +113,8 @@ class QuorumStore:
         self._entries: list[Entry] = []
         self._owner = Owner(node_id, secrets.token_hex(8), "")
         self._fd = -1
+        self._failed = False
+        """A write or a flush failed. Neither is tried again: the kernel takes what it could not write for written."""
         self._open(node_id)
 
     @property
@@ -133,6 +136,7 @@ class QuorumStore:
 
     def save(self, save: Save) -> None:
         """Make a save durable: when this returns, it survives the loss of power."""
+        check(not self._failed, "a file whose write failed takes nothing more")
         if save.hard_state is not None:
             self._state = save.hard_state
         if save.snapshot is not None:
@@ -152,6 +156,7 @@ class QuorumStore:
     def join(self, cluster_id: str) -> None:
         """The node belongs to this cluster from now on."""
         if self._owner.cluster_id != cluster_id:
+            check(not self._failed, "a file whose write failed takes nothing more")
             check(not self._owner.cluster_id, "a node never changes its cluster")
             self._owner = Owner(self._owner.node_id, self._owner.disk_id, cluster_id)
             self._rewrite()
@@ -184,13 +189,11 @@ class QuorumStore:
             raise InvalidRequest(
                 f"{self._dir} belongs to node {self._owner.node_id}, not {node_id}: use another --data-dir or --node-id"
             )
-        self._fd = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         if found.good_bytes < len(data):
             _log.warning("%s: %d torn bytes are cut", self._path, len(data) - found.good_bytes)
-            os.ftruncate(self._fd, found.good_bytes)
-        # Also when nothing was cut: what a killed process wrote and did not flush was read just now, and is believed.
-        os.fsync(self._fd)
-        self._file_bytes = found.good_bytes
+        # What was read is believed from now on, and may be in memory only: a killed process did not flush it, or a
+        # flush failed, after which none writes the same pages of the same file again. So, another file.
+        self._rewrite()
 
     def _replay(self, body: Owner | Base | Saved) -> None:
         self._sequence += 1
@@ -208,6 +211,7 @@ class QuorumStore:
         bodies = [self._owner, Base(self._snapshot), Saved(self._state, tuple(self._entries))]
         self._sequence = 0
         data = self._frames(bodies)
+        self._failed = True  # until it is done
         fresh = os.open(
             self._path + ".tmp", os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
@@ -221,12 +225,14 @@ class QuorumStore:
             os.close(directory)
         if self._fd >= 0:
             os.close(self._fd)
-        self._fd, self._file_bytes = fresh, len(data)
+        self._fd, self._file_bytes, self._failed = fresh, len(data), False
 
     def _append(self, saved: Saved) -> None:
         data = self._frames([saved])
+        self._failed = True  # until it is done
         _write(self._fd, data)
         os.fdatasync(self._fd)
+        self._failed = False
         self._file_bytes += len(data)
 
     def _frames(self, bodies: Sequence[_Frame]) -> bytes:

@@ -42,7 +42,7 @@ READY_PATIENCE_S = 60.0
 HAND_OVER_PATIENCE_S = 10.0
 """How long a stop waits until others lead what the node led."""
 SAY_WAITING_S = 10.0
-"""How often a node that waits for others of its cluster says so."""
+"""How often a node that is not ready for so long says so; its controller says whom it waits for."""
 STOOD_STILL_S = 1.0
 """More than a look at the children can take while this process runs."""
 STOP_PATIENCE_S = 20.0
@@ -258,7 +258,7 @@ class Supervisor:
             waited_s += min(time.monotonic() - began_s, STOOD_STILL_S)
             if self.config.cluster and waited_s > said_s + SAY_WAITING_S:
                 said_s = waited_s
-                _log.warning("node %d waits for a majority of %s", self.config.node_id, self.config.cluster)
+                _log.warning("node %d is not in its cluster yet", self.config.node_id)
 
     def _write_info(self) -> NodeInfo:
         board = self.memory.board

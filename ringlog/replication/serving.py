@@ -1,8 +1,9 @@
 """The leader's end of fetches: sessions that remember positions, and long polls that wait for news. Pure.
 
 A session knows which of its partitions have something to say (`hot`): new batches, another epoch, a divergence. A fetch
-is answered as soon as one has, else when its time is up. What is read, and from where, is the caller's: it gets a
-`Plan` with a verdict per partition.
+is answered as soon as one has, else when its time is up. A watermark that moved alone becomes hot a little later
+(`marks`): every answer carries it, so the next data may take it along. What is read, and from where, is the caller's:
+it gets a `Plan` with a verdict per partition.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from ringlog.errors import RinglogError
+from ringlog.limits import REPLICA_MARK_MS
 from ringlog.replication.leader import Leader, Serve, Verdict
 from ringlog.replication.messages import ReplicaFetch, ReplicaHeld, Want
 from ringlog.replication.replica import Replica
@@ -47,6 +49,7 @@ class ServeSession:
         "deadline_ms",
         "fetch",
         "hot",
+        "marks",
         "name",
         "prefix_of",
         "sequence",
@@ -64,10 +67,17 @@ class ServeSession:
         self.told: dict[int, tuple[int, int]] = {}
         """Under which leader epoch a follower was last told where a log begins, and where that was."""
         self.hot: dict[int, None] = {}
+        self.marks: dict[int, int] = {}
+        """Partitions whose watermark moved since it was told, and when it is to be; in the order of that."""
         self.fetch: ReplicaFetch | None = None
         """The one that waits: each is answered once."""
         self.asker: object = None
         self.deadline_ms = 0
+
+    @property
+    def due_ms(self) -> int:
+        """When the fetch that waits is to be answered, should nothing happen before."""
+        return min(self.deadline_ms, next(iter(self.marks.values()), self.deadline_ms))
 
 
 class ServingDesk:
@@ -129,10 +139,23 @@ class ServingDesk:
                 plans.append(plan)
         return plans
 
+    def committed(self, partition: int, now_ms: int) -> bool:
+        """The watermark of a partition moved: those who follow it are told with the next data, or after
+        REPLICA_MARK_MS. Whether there are such."""
+        watchers = self._watchers.get(partition, ())
+        for key in watchers:
+            self._sessions[key].marks.setdefault(partition, now_ms + REPLICA_MARK_MS)
+        return bool(watchers)
+
     def expire(self, now_ms: int) -> list[Plan]:
-        """Answer the fetches whose time is up."""
-        due = [s for s in self._sessions.values() if s.fetch is not None and s.deadline_ms <= now_ms]
-        return [self._plan(session, now_ms) for session in due]
+        """Answer the fetches whose time is up, and those that are to hear of a watermark."""
+        plans = [self._answer(session, now_ms) for session in self._sessions.values()]
+        return [plan for plan in plans if plan is not None]
+
+    def due_of(self, fetch: ReplicaFetch) -> int | None:
+        """When the fetch that waits in the session of this one is to be answered; None: none waits there."""
+        session = self._sessions.get((fetch.node, fetch.lane))
+        return session.due_ms if session is not None and session.fetch is not None else None
 
     @property
     def is_idle(self) -> bool:
@@ -141,7 +164,8 @@ class ServingDesk:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        return min((s.deadline_ms for s in self._sessions.values() if s.fetch is not None), default=None)
+        """When `expire` has something to answer."""
+        return min((s.due_ms for s in self._sessions.values() if s.fetch is not None), default=None)
 
     def put_back(self, plan: Plan, partitions: Iterable[int]) -> None:
         """Some entries of a plan found no room in its answer: they come first in the next one."""
@@ -161,6 +185,7 @@ class ServingDesk:
         node_epoch, number = session.name
         for want in wants:
             partition = want.partition
+            is_new = partition not in session.wants
             session.wants[partition] = want
             self._watchers.setdefault(partition, set()).add(key)
             session.hot.pop(partition, None)
@@ -178,6 +203,9 @@ class ServingDesk:
             session.prefix_of[partition] = leader
             if leader.high_watermark > before:
                 moved.append(partition)
+            if is_new and leader.high_watermark > log.start_offset:
+                # Its process may have begun anew, and know of no commit.
+                session.marks.setdefault(partition, now_ms + REPLICA_MARK_MS)
             if log.readable_offset > want.fetch_offset or _must_hear(session, want, log):
                 session.hot[partition] = None
         return moved
@@ -188,8 +216,12 @@ class ServingDesk:
         return replica.must_lead(), log
 
     def _answer(self, session: ServeSession, now_ms: int) -> Plan | None:
-        if session.fetch is None or not (session.hot or session.deadline_ms <= now_ms):
+        if session.fetch is None or not (session.hot or session.due_ms <= now_ms):
             return None
+        for partition, due_ms in session.marks.items():
+            if due_ms > now_ms:
+                break
+            session.hot[partition] = None
         return self._plan(session, now_ms)
 
     def _plan(self, session: ServeSession, now_ms: int) -> Plan:
@@ -213,6 +245,7 @@ class ServingDesk:
             except RinglogError as error:
                 verdict = error
             entries.append(Entry(want, verdict))
+            session.marks.pop(partition, None)
         session.hot = {}
         return Plan(session.asker, fetch, False, entries, tuple(moved))
 
@@ -221,6 +254,7 @@ class ServingDesk:
         session.told.pop(partition, None)
         session.prefix_of.pop(partition, None)
         session.hot.pop(partition, None)
+        session.marks.pop(partition, None)
         watchers = self._watchers.get(partition)
         if watchers is not None:
             watchers.discard(key)

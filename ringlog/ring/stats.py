@@ -45,6 +45,7 @@ COUNTERS = (
     "unclean_partitions",
     "unclean_elections",
     "active_controller",
+    "no_controller_ms",
 )
 HISTOGRAMS = ("produce_us", "fetch_us", "append_us")
 BUCKETS = 160
@@ -112,6 +113,11 @@ class StatsPage:
         """Have memory for a part of a process's area; OSError when there is none."""
         if self._reserve is not None:
             self._reserve(self._starts[process] + position, nbytes)
+
+    def passes(self, first: int, count: int) -> list[int]:
+        """How many passes the loops of processes have made, as they showed last."""
+        found: list[int] = self.rows["loops"][first : first + count].tolist()
+        return found
 
     def served(self) -> NDArray[np.void]:
         """The rows of all partitions that are served."""

@@ -100,13 +100,14 @@ class ShardAgent:
         core.at(now_ms=now_ms, now_us=now_us)
         self._clock.work(now_us)
         self._follow_links(now_ms)
+        # First: a shard that stood still has been replaced meanwhile, and must hear it before it serves anyone.
+        news = self._take_deltas(now_ms)
         self._take_requests(now_us)
         core.groups.work(now_ms)
         # What came in is on its way to the device before anything else is looked after.
         events = self._store.push(now_ms)
         if events:
             core.progress(events)
-        news = self._take_deltas()
         if news or core.is_stirred or not self._is_applied or now_ms >= self._due_ms:
             self._look_around(now_ms)
         room = self._links.pump()
@@ -182,7 +183,7 @@ class ShardAgent:
             except (RingStale, RingClosed, RingCorrupt):
                 continue  # its process is gone or mad: the supervisor will make a new one
 
-    def _take_deltas(self) -> bool:
+    def _take_deltas(self, now_ms: int) -> bool:
         end = self._links.ends.get(Topology.CONTROLLER)
         if end is None:
             return False
@@ -193,7 +194,8 @@ class ShardAgent:
                     self.core.take_delta(message.body[32:])
                 elif message.body[1] == NodeApi.ALTER_ISR:
                     number = int.from_bytes(message.body[8:16], "little")
-                    self.core.replication.altered(number, decode_body(message.body[32:], AlterIsrReply))
+                    reply = decode_body(message.body[32:], AlterIsrReply)
+                    self.core.replication.altered(number, reply, now_ms)
             end.reader.release()
         except (RingStale, RingClosed, RingCorrupt):
             return False  # its process is gone or mad: the supervisor will make a new one

@@ -357,7 +357,7 @@ class ShardCore:
                     self._answer_acks(
                         hosted.leader_acks, hosted, event.offset, event.log.settings.flush.acks_at
                     )
-                    self.replication.progress(hosted)
+                    self.replication.progress(hosted, self._now_ms)
                     is_followed = is_followed or hosted.replica.follower is not None
         if is_followed:
             self.replication.ask(self._now_ms)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ringlog.controller.image import MetadataImage, TopicState
-from ringlog.controller.topic_config import COMPRESSIONS, NOTHING, with_defaults
+from ringlog.controller.topic_config import COMPRESSIONS, settings_of
 from ringlog.coordination.catalogue import INTERNAL_PREFIX
 from ringlog.errors import DiskFull, PartitionBusy, RinglogError, StaleMetadata
 from ringlog.limits import MIB
@@ -85,7 +85,7 @@ def reopen_room(name: TopicPartition, disk_bytes: int) -> int:
 def log_settings(full: Mapping[str, str], *, replicated: bool = False) -> LogSettings:
     """The log's settings for all settings of a topic.
 
-    >>> log_settings(with_defaults({"flush": "os"})).flush.on_ack
+    >>> log_settings(settings_of("t", {"flush": "os"})).flush.on_ack
     False
     """
     policy = full["cleanup.policy"].split(",")
@@ -227,9 +227,7 @@ class Hosting:
         return found is None or found.shard_on(self.image.node_id) is None
 
     def _config_of(self, topic: TopicState) -> dict[str, str]:
-        # The node's own topics do not follow its defaults: with another flush policy commits would mean less.
-        is_internal = topic.name.startswith(INTERNAL_PREFIX)
-        return with_defaults(topic.config, NOTHING if is_internal else self._topic_defaults)
+        return settings_of(topic.name, topic.config, self._topic_defaults)
 
     def _sweep(self) -> None:
         """Remove what is left of partitions that were deleted, or moved away, while nobody served them. Only of those

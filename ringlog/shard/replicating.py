@@ -13,7 +13,7 @@ from functools import partial
 from ringlog.controller.cluster_settings import move_bytes_per_s
 from ringlog.controller.records import Partition
 from ringlog.errors import CorruptFrame, NotLeader, PartitionBusy, ReplicaHalted, RinglogError
-from ringlog.limits import REPLICA_FETCH_BYTES, REPLICA_LULL_MS
+from ringlog.limits import REPLICA_FETCH_BYTES, REPLICA_LULL_MS, REPLICA_MARK_MS
 from ringlog.log.replicated import append_as_they_are
 from ringlog.log.store import LogStore
 from ringlog.net.cluster_messages import AlterIsrReply
@@ -162,7 +162,7 @@ class ReplicationDesk:
                 _log.error("%s takes part in nothing: %s", hosted.name, replica.halted)
             self._role_changed(hosted)
             self._send_plans(self._desk.grown(hosted.partition, now_ms), now_ms)
-        self._advanced(hosted)
+        self._advanced(hosted, now_ms)
 
     def _view(self, hosted: HostedPartition, record: Partition) -> PartitionView:
         config = self._hosting.config_of(hosted.partition)
@@ -217,7 +217,7 @@ class ReplicationDesk:
         if asker.api_key == NodeApi.REPLICA_HELD:
             held = decode_held(body)
             _require_node(held.node, node)
-            self._moved(self._desk.held(held, now_ms))
+            self._moved(self._desk.held(held, now_ms), now_ms)
         elif flags:
             return self._take_answer((node, asker.correlation), flags, body, now_ms)
         else:
@@ -225,8 +225,10 @@ class ReplicationDesk:
             _require_node(fetch.node, node)
             plans, moved = self._desk.fetch(asker, fetch, now_ms)
             self._send_plans(plans, now_ms)
-            self._moved(moved)
-            self._hasten(now_ms + fetch.wait_ms)
+            self._moved(moved, now_ms)
+            due_ms = self._desk.due_of(fetch)
+            if due_ms is not None:
+                self._hasten(due_ms)
         return False
 
     def _hasten(self, due_ms: int) -> None:
@@ -238,36 +240,38 @@ class ReplicationDesk:
             asker = plan.asker
             assert isinstance(asker, Asker)
             self._answers.begin(asker, plan, partial(self._desk.put_back, plan))
-            self._moved(plan.moved)
+            self._moved(plan.moved, now_ms)
 
-    def _moved(self, partitions: Iterable[int]) -> None:
+    def _moved(self, partitions: Iterable[int], now_ms: int) -> None:
         for partition in partitions:
             hosted = self._hosting.hosted.get(partition)
             if hosted is not None:
-                self._advanced(hosted)
+                self._advanced(hosted, now_ms)
 
-    def _advanced(self, hosted: HostedPartition) -> None:
-        """Readers may see what the watermark says."""
+    def _advanced(self, hosted: HostedPartition, now_ms: int) -> None:
+        """Readers may see what the watermark says, and followers are to hear of it."""
         replica, log = hosted.replica, hosted.log
         if replica is None or log.committed_offset is None:
             return
         if replica.high_watermark > log.committed_offset:
             log.committed_offset = replica.high_watermark
             self._committed(hosted)
+            if replica.leader is not None and self._desk.committed(hosted.partition, now_ms):
+                self._hasten(now_ms + REPLICA_MARK_MS)
 
     def submitted(self, hosted: HostedPartition, now_ms: int) -> None:
         """More of a log is being written: followers that wait for it are sent it, and write it at the same time."""
         if hosted.replica is not None and hosted.replica.leader is not None:
             self._send_plans(self._desk.grown(hosted.partition, now_ms), now_ms)
 
-    def progress(self, hosted: HostedPartition) -> None:
+    def progress(self, hosted: HostedPartition, now_ms: int) -> None:
         """More of a log is held."""
         replica = hosted.replica
         if replica is None:
             return
         if replica.leader is not None:
             if replica.leader.advance(HostedLog(hosted.log)):
-                self._advanced(hosted)
+                self._advanced(hosted, now_ms)
         elif replica.follower is not None:
             self._fetchers[self._lane_of[hosted.partition]].progressed(hosted.partition)
             self._follow_start(hosted)
@@ -355,7 +359,7 @@ class ReplicationDesk:
                 log = self._begin_at(hosted, spans[0].base_offset, now_ms)
             append_as_they_are(self._store, hosted.name, data, rows, now_ms=now_ms)
             follower.appended(part, log)
-        self._advanced(hosted)
+        self._advanced(hosted, now_ms)
         self._follow_start(hosted)
 
     def _truncate(self, hosted: HostedPartition, offset: int, now_ms: int) -> None:
@@ -422,10 +426,10 @@ class ReplicationDesk:
         )
         peers.send(header + body)
 
-    def altered(self, number: int, reply: AlterIsrReply) -> None:
+    def altered(self, number: int, reply: AlterIsrReply, now_ms: int) -> None:
         """The controller's answer to a request of this shard."""
         for hosted in self._proposals.altered(number, reply):
-            self._advanced(hosted)
+            self._advanced(hosted, now_ms)
 
     @property
     def _is_idle(self) -> bool:

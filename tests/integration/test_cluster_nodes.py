@@ -10,7 +10,8 @@ import pytest
 
 from ringlog import Admin, Producer
 from ringlog.consensus.messages import Voter
-from ringlog.errors import NotLeader, RinglogError
+from ringlog.errors import DeliveryTimeout, NotLeader, RinglogError
+from ringlog.limits import BROKER_SESSION_MS
 from ringlog.model import TopicPartition
 from ringlog.net.framing import Api
 from ringlog.net.messages import CreateTopicRequest, TopicReply
@@ -151,6 +152,62 @@ def test_what_the_cluster_lacks_is_told_by_status_and_metrics(cluster: ClusterTr
         soon("its word", lambda node=node: metric(node, "cluster_nodes") == 3)
         soon("nothing lacks", lambda node=node: metric(node, "under_replicated_partitions") == 0)
         assert metric(node, "cluster_nodes_fenced") == 0
+
+
+def test_a_node_whose_cluster_lost_its_quorum_says_so_and_counts_on_nobody_that_it_does_not_hear(
+    cluster: ClusterTrial,
+):
+    left, *victims = cluster.nodes
+    node, led = cluster.nodes[left], sum(one.leader_node != left for one in cluster.topic())
+    for victim in victims:
+        cluster.nodes[victim].freeze()  # both at once: else one is replaced before the other is gone
+    for victim in victims:
+        cluster.nodes[victim].kill_all()
+    for name, least in (
+        ("no_controller_ms", BROKER_SESSION_MS),
+        ("cluster_nodes_fenced", 2),
+        ("offline_partitions", led),
+        ("under_replicated_partitions", cluster.partitions),
+        ("below_min_isr_partitions", cluster.partitions),
+    ):
+        soon(name, lambda name=name, least=least: metric(node, name) >= least)
+    found = status(node.data_dir, sample_s=0.01)
+    assert found.cluster is not None and found.cluster.no_controller_s >= BROKER_SESSION_MS / 1000
+    assert any("nobody leads the metadata" in what for what in found.wrong)
+    with Admin(node.bootstrap) as admin:
+        told = admin.describe_cluster()
+        assert (told.controller_id, told.healthy) == (-1, False)
+        assert [one.node_id for one in told.nodes if one.live] == [left]
+        assert len(told.under_replicated) >= cluster.partitions
+        assert len(told.offline) >= led
+    cluster.start(*victims)
+    cluster.wait_in_sync()
+    soon("a controller", lambda: metric(node, "no_controller_ms") == 0)
+    soon("nothing lacks", lambda: metric(node, "under_replicated_partitions") == 0)
+    with Admin(node.bootstrap) as admin:
+        soon("all is well", lambda: admin.describe_cluster().healthy)
+
+
+def test_a_write_that_no_quorum_could_let_go_on_ends_with_a_typed_timeout_and_may_be_there(
+    cluster: ClusterTrial,
+):
+    left = cluster.leader_of(0)
+    victims = [node_id for node_id in cluster.nodes if node_id != left]
+    with Producer(cluster.bootstrap, delivery_timeout_ms=3000, request_timeout_ms=2000) as producer:
+        before = producer.produce(TOPIC, b"before", partition=0).result(stretched(WITHIN_S)).offset
+        for victim in victims:
+            cluster.nodes[victim].freeze()
+        for victim in victims:
+            cluster.nodes[victim].kill_all()
+        with pytest.raises(DeliveryTimeout):
+            producer.produce(TOPIC, b"in doubt", partition=0).result(stretched(WITHIN_S))
+        with Admin(cluster.nodes[left].bootstrap) as admin:
+            found = admin.describe_topic(TOPIC).partitions[0]
+            assert found.readable_offset == before + 1 < found.next_offset, (
+                "kept on one disk, and not committed"
+            )
+    cluster.start(*victims)
+    cluster.wait_in_sync()
 
 
 def test_partitions_are_moved_and_what_they_left_is_removed(cluster: ClusterTrial):

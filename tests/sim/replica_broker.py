@@ -87,6 +87,8 @@ class Hosted:
     """(next offset, client, correlation, base offset) of records that wait to be committed."""
     proposed_ms: float = 0.0
     flushing: bool = False
+    marked_offset: int = 0
+    """The watermark that followers have been, or will be, told of."""
 
 
 class Watcher:
@@ -321,6 +323,9 @@ class SimBroker:
             if replica.leader is None:
                 continue
             self._watcher.watermark(self.node, replica.leader.view, replica.high_watermark)
+            if replica.high_watermark > hosted.marked_offset:
+                hosted.marked_offset = replica.high_watermark
+                self._desk.committed(partition, self._now_ms())
             done = [ack for ack in hosted.waiting if ack[0] <= replica.high_watermark]
             hosted.waiting = [ack for ack in hosted.waiting if ack[0] > replica.high_watermark]
             for _, client, correlation, base_offset in done:

@@ -196,7 +196,7 @@ MUTANTS: dict[str, Mutant] = {
     "a refused copy ends a proposal that was taken": Mutant(
         [(Leader, "refused", _ending_at_any_refusal)],
         ("rough", "rough", "rough", "kill", "isolate", "slow_disk"),
-        seen_at=331,
+        seen_at=486,
     ),
     "after an unclean election what was committed before it is stood by": Mutant(
         [(Replica, "follow", _remembering(Replica.follow))], unclean=True, seen_at=34

@@ -24,7 +24,8 @@ from ringlog.ring.link import LinkEnd, create_link
 from ringlog.ring.stats import Stats, StatsPage
 from ringlog.shard.commands import LENT, NodeApi, node_frame, pack_lent
 
-CONTROLLER, SHARD_0, SHARD_1 = 0, 2, 3
+CONTROLLER, NET, SHARD_0, SHARD_1 = 0, 1, 2, 3
+PROCESSES = 4
 RING = 64 * KIB
 CLIENT_PROCESS = 4711
 
@@ -51,7 +52,8 @@ class NetWorld:
         self.near: dict[int, bytearray] = {}
         """Memory of clients, by their descriptors of it."""
         self.shared = 0
-        self.stats = Stats(StatsPage(memoryview(bytearray(StatsPage.bytes_needed(1))), 1), 0)
+        page = StatsPage(memoryview(bytearray(StatsPage.bytes_needed(PROCESSES))), PROCESSES)
+        self.stats = Stats(page, NET)
         self.facts = NodeFacts(["tcp://127.0.0.1:1"], "host", auto_create=True, topic_defaults={})
         self.service = NetService(
             self.facts,

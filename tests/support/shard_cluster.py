@@ -165,7 +165,7 @@ class ShardCluster:
         state = IsrState(
             PARTITION, error, record.leader, record.leader_epoch, record.partition_epoch, [*record.isr]
         )
-        self.worlds[node].core.replication.altered(number, AlterIsrReply([state]))
+        self.worlds[node].core.replication.altered(number, AlterIsrReply([state]), self.worlds[node].now_ms)
 
     # -- time and frames ---------------------------------------------------------------------------------------
 

@@ -102,7 +102,7 @@ def test_a_cluster_whose_metadata_nobody_leads_is_not_called_healthy(ask, cluste
     cluster.create("orders", 3)
     cluster.controller_id = -1
     text = ask("cluster", "describe").stdout
-    assert "Nobody leads the metadata: most nodes are away, and the table shows what was so before." in text
+    assert "Nobody leads the metadata: most nodes are away, or node" in text
     assert "All replicas are in sync." not in text
     assert json.loads(ask("cluster", "describe", "--json").stdout)["healthy"] is False
 
@@ -125,10 +125,10 @@ def test_another_node_answers_when_the_first_is_dead(ask, cluster):
         (("reassign", "orders", "-p", 0, "--replicas", "2,3"), "The moves have begun;"),
         (
             ("reassign", "orders", "-p", 0, "--cancel"),
-            "The moves are cancelled. The replicas may be in another order",
+            "The moves are cancelled: the replicas are what they were",
         ),
         (("drain", 3), "The moves have begun;"),
-        (("drain", 3, "--undo"), "The moves are cancelled. The replicas may be in another order"),
+        (("drain", 3, "--undo"), "The moves are cancelled: the replicas are what they were"),
     ],
 )
 def test_who_calls_moves_off_is_told_so(ask, monkeypatch, words, said):

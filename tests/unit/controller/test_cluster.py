@@ -31,7 +31,7 @@ from ringlog.net.cluster_messages import (
     RegisterBrokerReply,
     RegisterBrokerRequest,
 )
-from ringlog.net.messages import AlterTopicRequest, CreateTopicRequest
+from ringlog.net.messages import AlterTopicRequest, CreateTopicRequest, decode_body
 
 
 def replay(image: MetadataImage, records: list[MetadataRecord]) -> None:
@@ -355,6 +355,17 @@ def test_a_crash_is_forgiven_where_acks_waited_for_the_disk():
         assert all(partition.isr == in_sync for partition in everything(image))
 
 
+def test_a_crash_is_forgiven_by_what_the_node_says_of_topics_that_say_nothing():
+    for default, of_topic, in_sync in (("os", {}, ()), ("os", {"flush": "ack"}, (3,)), ("ack", {}, (3,))):
+        image = cluster()
+        image.topics["t"].config.update(of_topic)
+        for node_id in (1, 2, 3):
+            replay(image, brokers.fence(image, node_id))
+        request = RegisterBrokerRequest(3, "3b", "d3", [], "", shards=2, flush=default)
+        done(image, brokers.register(image, request))
+        assert all(partition.isr == in_sync for partition in everything(image)), (default, of_topic)
+
+
 def test_only_the_leader_may_ask_and_no_fenced_node_comes_into_sync():
     image = cluster()
     mine = led_by(image, 2)
@@ -424,6 +435,37 @@ def test_a_node_that_leaves_hands_over_to_who_comes_into_sync_after_it_asked():
     (after,) = everything(image)
     assert after.leader in others and before.leader not in after.isr
     assert brokers.heartbeat(image, leave, committed_version=9).records == [], "once is enough"
+
+
+def test_what_a_shard_that_stands_still_led_or_followed_others_do_and_its_node_keeps_the_rest():
+    image = cluster(partitions=12)
+    before = {one.partition: one for one in everything(image)}
+    stuck = {number for number, one in before.items() if one.shard_on(2) == 0}
+    assert any(before[number].leader == 2 for number in stuck) and stuck < set(before)
+    beat = BrokerHeartbeatRequest(2, image.brokers[2].broker_epoch, 9, still_shards=[0])
+    reply = done(image, brokers.heartbeat(image, beat, committed_version=9))
+    assert reply == BrokerHeartbeatReply(fenced=False)
+    for number, partition in image.partitions.items():
+        if number not in stuck:
+            assert partition == before[number]
+            continue
+        was = before[number]
+        assert partition.leader in (1, 3) and set(partition.isr) == {1, 3}
+        assert partition.leader_epoch == was.leader_epoch + (was.leader == 2)
+    assert brokers.heartbeat(image, beat, committed_version=9).records == [], "once is enough"
+
+
+def test_a_shard_that_stands_still_and_is_the_last_in_sync_leads_on_in_its_epoch():
+    image = cluster()
+    for node_id in (1, 3):
+        replay(image, brokers.fence(image, node_id))
+    beat = BrokerHeartbeatRequest(2, image.brokers[2].broker_epoch, 9, still_shards=[0, 1])
+    assert brokers.heartbeat(image, beat, committed_version=9).records == []
+
+
+def test_a_heartbeat_of_an_older_version_says_nothing_of_its_shards():
+    old = msgspec.msgpack.encode((2, 5, 9, False, []))
+    assert decode_body(old, BrokerHeartbeatRequest) == BrokerHeartbeatRequest(2, 5, 9)
 
 
 def test_a_node_with_fewer_shards_serves_everything_all_the_same():

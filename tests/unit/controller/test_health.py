@@ -43,6 +43,12 @@ def test_each_lack_is_counted_for_itself():
     assert health_of(image) == Health(3, 1, 2, 4, 3, 0)
 
 
+def test_without_a_controller_nobody_is_counted_on_who_is_not_heard():
+    image = image_of(partition(0, 1, (1, 2, 3)), partition(1, 2, (1, 2, 3)))
+    image.replay(Broker(3, 4, "life", "disk", (), "", fenced=False))
+    assert health_of(image, unheard=(2, 3)) == Health(3, 2, 1, 2, 2, 0)
+
+
 def test_the_defaults_of_the_node_count_where_a_topic_says_nothing():
     image = image_of(partition(0, 1, (1,)), config={"flush": "ack"})
     assert health_of(image).below_min_isr_partitions == 0

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from ringlog.controller import brokers, isr, leaders, moves
 from ringlog.controller.commands import create_topic
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Partition, decode_record, encode_record
+from ringlog.controller.topic_config import NOTHING
 from ringlog.errors import ClusterMismatch, RinglogError
 from ringlog.net.cluster_messages import (
     AlterIsrRequest,
@@ -81,13 +84,70 @@ def test_a_move_is_called_off():
     assert again.error == "INVALID_REQUEST" and "not being moved" in again.message
 
 
-def come_into_sync(image: MetadataImage, *more: int) -> None:
+def test_a_move_that_is_called_off_leaves_the_replicas_in_the_order_that_they_had():
+    image = cluster(nodes=4, factor=3, partitions=1)
+    before = partition(image)
+    first, second, third = before.replicas
+    (new,) = {1, 2, 3, 4} - set(before.replicas)
+    reassign(image, ("t", 0, [third, new, second]))
+    reassign(image, ("t", 0, [new, third]))
+    (result,) = reassign(image, ("t", 0, [])).moves
+    after = partition(image)
+    assert result.replicas == list(after.replicas) == [first, second, third]
+    assert after.shards == before.shards
+    reassign(image, ("t", 0, [third, second, first]))
+    reassign(image, ("t", 0, [new, third, second]))
+    reassign(image, ("t", 0, []))
+    assert partition(image).replicas == (third, second, first), "that of its own move, not of an earlier one"
+
+
+def test_a_drain_that_is_taken_back_leaves_the_preferred_leader():
+    image = cluster(nodes=4, factor=3, partitions=8)
+    before = {number: one.replicas for number, one in image.partitions.items()}
+    done(image, moves.drain(image, DrainNodeRequest(2)))
+    done(image, moves.drain(image, DrainNodeRequest(2, undo=True)))
+    assert {number: one.replicas for number, one in image.partitions.items()} == before
+
+
+@pytest.mark.parametrize(
+    ("config", "defaults"),
+    [({"min.insync.replicas": "2"}, {}), ({}, {"min.insync.replicas": "2"})],
+    ids=["of the topic", "of the node"],
+)
+def test_a_move_ends_when_it_leaves_as_many_in_sync_as_acknowledgements_need(config, defaults):
+    image = cluster(nodes=4, factor=3, partitions=1)
+    image.topics["t"].config.update(config)
+    before = partition(image)
+    gone, stays, away = before.replicas
+    (new,) = {1, 2, 3, 4} - set(before.replicas)
+    for record in brokers.fence(image, away):
+        image.replay(record)
+    outcome = moves.reassign(image, ReassignRequest([PartitionMove("t", 0, [new, away])]), defaults)
+    assert done(image, outcome).moves[0].error == ""
+    come_into_sync(image, new, defaults=defaults)
+    under_way = partition(image)
+    assert {gone, stays, new} <= set(under_way.isr), "with the new one alone nothing could be acknowledged"
+    epoch = image.brokers[away].broker_epoch
+    done(image, brokers.heartbeat(image, BrokerHeartbeatRequest(away, epoch, 9), committed_version=9))
+    come_into_sync(image, away, defaults=defaults)
+    after = partition(image)
+    assert (after.replicas, set(after.isr), after.removing) == ((new, away), {new, away}, ())
+
+
+def test_a_move_to_fewer_replicas_than_acknowledgements_need_is_refused():
+    image = cluster(nodes=4, factor=3, partitions=1)
+    image.topics["t"].config["min.insync.replicas"] = "2"
+    (result,) = reassign(image, ("t", 0, [1])).moves
+    assert result.error == "INVALID_REQUEST" and "nothing could ever be written" in result.message
+
+
+def come_into_sync(image: MetadataImage, *more: int, defaults: Mapping[str, str] = NOTHING) -> None:
     """The leader of the first partition finds more replicas in sync; the preferred one leads from then on."""
     found = partition(image)
     members = [(node_id, image.brokers[node_id].broker_epoch) for node_id in (*found.isr, *more)]
     change = IsrChange(found.partition, found.leader_epoch, found.partition_epoch, members)
     epoch = image.brokers[found.leader].broker_epoch
-    done(image, isr.alter_isr(image, AlterIsrRequest(found.leader, epoch, [change])))
+    done(image, isr.alter_isr(image, AlterIsrRequest(found.leader, epoch, [change]), defaults))
     for record in leaders.preferred(image):
         image.replay(record)
 

@@ -126,7 +126,7 @@ def test_those_who_wait_for_a_process_are_found(peers):
     peers.admit(a, 1, request(process=2))
     peers.admit(a, 2, request(process=3))
     peers.admit(b, 1, request(process=2))
-    assert peers.waiting_for(2) == [(a, 1, 0), (b, 1, 0)]
+    assert [(peer, number) for peer, number, _ in peers.waiting_for(2)] == [(a, 1), (b, 1)]
 
 
 def test_a_client_that_is_gone_holds_nothing(peers):

@@ -78,6 +78,21 @@ def test_a_node_that_stops_asks_until_it_may():
     assert session.may_stop and session.heard_ms == 1_100
 
 
+def test_shards_that_stand_still_are_told_while_it_serves():
+    session = BrokerSession(REGISTRATION)
+    session.answered(REGISTRATION, RegisterBrokerReply(5, 40), 0)
+
+    def beat(now_ms: float):
+        return session.next_request(
+            served_version=7, want_stop=False, now_ms=now_ms, still_shards=lambda: [1]
+        )
+
+    first = beat(HURRY_MS)
+    assert first.still_shards == [], "it leads nothing yet"
+    session.answered(first, BrokerHeartbeatReply(fenced=False), HURRY_MS)
+    assert beat(2 * HURRY_MS).still_shards == [1]
+
+
 def test_an_error_says_nothing_about_the_standing():
     session = serving()
     beat = ask(session, 1_000)

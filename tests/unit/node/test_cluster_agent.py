@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import zmq
 
 from ringlog.config import NodeConfig
 from ringlog.consensus.messages import Snapshot, Voter
@@ -42,9 +43,15 @@ NODE = 7
 class World:
     """The only node of a cluster; this test is its network process and its shard."""
 
-    def __init__(self, data_dir: Path, *, incarnation: str = "life-1") -> None:
+    def __init__(
+        self, data_dir: Path, *, incarnation: str = "life-1", others: str = "", **topic_defaults: str
+    ) -> None:
         self.config = NodeConfig(
-            data_dir=str(data_dir), node_id=NODE, cluster=f"{NODE}@127.0.0.1:{free_port()}", shards=1
+            data_dir=str(data_dir),
+            node_id=NODE,
+            cluster=f"{NODE}@127.0.0.1:{free_port()}{others}",
+            shards=1,
+            topic_defaults=topic_defaults,
         )
         self.joined = JoinedProcesses(TOPOLOGY)
         self.board = self.joined.board
@@ -135,6 +142,27 @@ def ready(world: World) -> World:
     world.serves = True
     world.run(lambda: world.is_ready and world.image.brokers and not world.image.brokers[NODE].fenced)
     return world
+
+
+def test_a_node_without_a_majority_says_whom_it_waits_for_and_who_is_silent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    """As one whose data directory is right, and whose --cluster names the addresses of another cluster."""
+    monkeypatch.setattr("ringlog.node.cluster_agent.SAY_WAITING_MS", 100.0)
+    with zmq.Context() as context, context.socket(zmq.PULL) as stranger:
+        reached, away = stranger.bind_to_random_port("tcp://127.0.0.1"), free_port()
+        world = World(tmp_path, others=f",8@127.0.0.1:{reached},9@127.0.0.1:{away}")
+        world.run(lambda: "Reached, and silent to this node: node 8 (tcp" in caplog.text)
+        assert f"Not reached: node 9 (tcp://127.0.0.1:{away})" in caplog.text
+        assert world.joined.stats_page.rows[CONTROLLER]["no_controller_ms"] >= 100
+        world.close()
+
+
+@pytest.mark.parametrize("defaults", [{}, {"flush": "os"}], ids=["by default", "by its configuration"])
+def test_a_node_registers_with_when_it_flushes(tmp_path: Path, defaults: dict[str, str]):
+    world = World(tmp_path, **defaults)
+    assert world.agent._session._registration.flush == defaults.get("flush", "ack")
+    world.close()
 
 
 def test_processes_are_told_of_this_life_first_and_as_of_this_node(world: World):

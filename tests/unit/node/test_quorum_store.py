@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +14,7 @@ import pytest
 
 from ringlog.consensus.messages import Entry, HardState, Snapshot, Voter
 from ringlog.consensus.saving import Restored, Save
-from ringlog.errors import InvalidRequest
+from ringlog.errors import InvalidRequest, InvariantBroken
 from ringlog.node.quorum_store import QUORUM_FILE, QuorumStore
 
 VOTERS = (Voter(1, ""), Voter(2, ""), Voter(3, ""))
@@ -68,6 +71,56 @@ def test_a_vote_is_flushed_before_save_returns(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("os.fdatasync", lambda fd: flushed.append(path.stat().st_size))
     store.save(saves()[0])
     assert flushed == [path.stat().st_size]
+
+
+class PageCache:
+    """What a kernel makes of flushes: one that fails leaves its pages in memory, readable and taken for clean, so that
+    no later flush of the same file writes them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.fails = False
+        self._durable: dict[int, bytes] = {}
+        self._lost: dict[int, tuple[int, int]] = {}
+        for name in ("fsync", "fdatasync"):
+            monkeypatch.setattr(f"os.{name}", self._flush)
+
+    def _flush(self, fd: int) -> None:
+        found = os.fstat(fd)
+        if stat.S_ISDIR(found.st_mode):
+            return
+        if self.fails:
+            self._lost[found.st_ino] = len(self._durable.get(found.st_ino, b"")), found.st_size
+            raise OSError(errno.EIO, "the device did not take it")
+        data = bytearray(Path(f"/proc/self/fd/{fd}").read_bytes())
+        start, end = self._lost.get(found.st_ino, (0, 0))
+        data[start:end] = bytes(end - start)
+        self._durable[found.st_ino] = bytes(data)
+
+    def lose_power(self, path: Path) -> None:
+        path.write_bytes(self._durable[path.stat().st_ino])
+
+
+def test_what_a_failed_flush_left_in_memory_is_not_believed_before_it_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    cache = PageCache(monkeypatch)
+    first, second, third, _ = saves()
+    store = open_store(tmp_path)
+    store.save(first)
+    cache.fails = True
+    with pytest.raises(OSError, match="did not take it"):
+        store.save(second)
+    cache.fails = False
+    with pytest.raises(InvariantBroken, match="a file whose write failed takes nothing more"):
+        store.save(third)
+    store.close()
+    again = open_store(tmp_path)
+    again.save(Save(3, HardState(4), None, ()))
+    believed = again.restored()
+    again.close()
+    cache.lose_power(tmp_path / QUORUM_FILE)
+    assert open_store(tmp_path).restored() == believed
+    assert believed.hard_state == HardState(4)
 
 
 def test_a_torn_write_is_cut_at_every_byte_and_nothing_before_it_is_lost(memory_path: Path):

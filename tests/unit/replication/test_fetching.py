@@ -12,6 +12,7 @@ from ringlog.limits import (
     REPLICA_FETCH_WAIT_MS,
     REPLICA_LULL_BYTES,
     REPLICA_LULL_MS,
+    REPLICA_MARK_MS,
     REPLICA_REPLY_MS_MAX,
 )
 from ringlog.replication import fetcher as fetcher_module
@@ -81,6 +82,66 @@ def test_a_fetch_that_waits_is_answered_when_a_partition_grows():
     (plan,) = desk.grown(2, 10)
     assert [(entry.want.partition, entry.verdict) for entry in plan.entries] == [(2, Serve(0))]
     assert desk.grown(2, 11) == [], "it was answered"
+
+
+def committed() -> tuple[Side, ServingDesk, Side, Fetcher]:
+    """A record is on both nodes, and committed by the fetch that reports it, which waits since then (3 ms)."""
+    leader, desk, follower, fetcher = pair()
+    desk.fetch("net", fetcher.next_fetch(0, ROOM), 0)
+    leader.logs[1].append(1, 5)
+    leader.logs[1].flush()
+    (plan,) = desk.grown(1, 1)
+    fetcher.take(answer(plan, 1), 2)
+    follower.logs[1].append(1, 5)
+    follower.logs[1].flush()
+    fetcher.progressed(1)
+    plans, moved = desk.fetch("net", fetcher.next_fetch(3, ROOM), 3)
+    assert (plans, moved) == ([], [1])
+    assert desk.committed(1, 3) and not desk.committed(9, 3)
+    return leader, desk, follower, fetcher
+
+
+def test_a_watermark_that_moved_alone_is_told_a_little_later_and_once():
+    _, desk, _, fetcher = committed()
+    told_ms = 3 + REPLICA_MARK_MS
+    assert desk.next_deadline_ms == told_ms
+    assert desk.expire(told_ms - 1) == []
+    (plan,) = desk.expire(told_ms)
+    assert [(entry.want.partition, entry.verdict) for entry in plan.entries] == [(1, Serve(5))]
+    fetcher.take(answer(plan, 1), told_ms)
+    assert desk.fetch("net", fetcher.next_fetch(told_ms, ROOM), told_ms) == ([], [])
+    assert desk.next_deadline_ms == told_ms + REPLICA_FETCH_WAIT_MS
+
+
+def test_data_takes_the_watermark_along():
+    leader, desk, _, fetcher = committed()
+    leader.logs[1].append(1, 7)
+    (plan,) = desk.grown(1, 10)
+    assert partitions_of(plan) == [1]
+    fetcher.take(answer(plan), 10)
+    desk.fetch("net", fetcher.next_fetch(11, ROOM), 11)
+    assert desk.expire(3 + REPLICA_MARK_MS) == [], "nothing more is to be said of it"
+
+
+def test_a_watermark_that_is_due_while_no_fetch_waits_goes_with_the_answer_to_the_next():
+    leader, desk, _, fetcher = committed()
+    leader.logs[2].append(1, 1)
+    (plan,) = desk.grown(2, 5)
+    fetcher.take(answer(plan, 2), 5)
+    late_ms = 4 + REPLICA_MARK_MS
+    assert desk.expire(late_ms) == []
+    (plan,), _ = desk.fetch("net", fetcher.next_fetch(late_ms, ROOM), late_ms)
+    assert 1 in partitions_of(plan)
+
+
+def test_who_begins_anew_is_told_what_is_committed_though_nothing_is_written():
+    _, desk, follower, _ = committed()
+    again = Fetcher(2, 200, 0, 2)
+    for p, replica in follower.replicas.items():
+        again.add(replica, follower.logs[p])
+    desk.fetch("net", again.next_fetch(50, ROOM), 50)
+    (plan,) = desk.expire(50 + REPLICA_MARK_MS)
+    assert partitions_of(plan) == [1]
 
 
 def test_a_partition_that_is_behind_is_answered_at_once():

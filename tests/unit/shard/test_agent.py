@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
-from ringlog.controller.records import Delta, Identity, Partition, Topic, encode_delta
+from ringlog.controller.records import Broker, Delta, Identity, Partition, Topic, encode_delta
 from ringlog.disk.choose import open_disk
 from ringlog.log.store import LogStore
 from ringlog.net.framing import Acks, Api
@@ -125,6 +126,18 @@ def test_a_shard_that_is_ready_takes_appends(world):
         assert time.monotonic() < until
         world.cycle()
     assert answered == 1
+
+
+def test_a_shard_that_stood_still_hears_who_leads_before_it_serves_what_came_meanwhile(world):
+    brokers = [Broker(node, node, f"{node}", f"{node}", (), "", fenced=False) for node in (1, 2)]
+    led = Partition(1, 1, 0, 0, 1, 1, (1, 2), (0, 0), leader=1, isr=(1, 2))
+    world.delta(*TOPIC[:2], *brokers, led, version=3)
+    world.cycle()
+    log = world.agent.core.hosting.hosted[1].log
+    world.produce()  # while it stands still, as the next line
+    world.delta(msgspec.structs.replace(led, leader=2, leader_epoch=2, isr=(2,)), version=4, full=False)
+    world.cycle(1)
+    assert (world.replies(), log.next_offset) == (1, 0), "refused, and not appended"
 
 
 def test_each_version_is_reported_once(world):

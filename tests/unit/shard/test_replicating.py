@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ringlog.controller.records import TopicConfig
+from ringlog.limits import REPLICA_MARK_MS
 from ringlog.model import Durability
 from ringlog.net.framing import Acks
 from ringlog.net.wire_errors import NUMBERS
@@ -48,6 +49,13 @@ def test_consumers_see_what_is_committed_and_nothing_else():
     cluster.cut.clear()
     cluster.run(20, after_ms=500)
     assert read(cluster, 1).next_offset == 2
+
+
+def test_followers_hear_of_a_commit_soon_though_nothing_more_is_written():
+    cluster = ShardCluster()
+    produce(cluster, 1, b"a")
+    cluster.run(REPLICA_MARK_MS + 12)
+    assert [cluster.worlds[node].log(PARTITION).committed_offset for node in (1, 2, 3)] == [1, 1, 1]
 
 
 def test_a_leader_that_is_asked_alone_answers_when_it_has_flushed():
