@@ -23,6 +23,7 @@ class MemoryLog:
         self._end = 0
         self.add(batches or [])
         self.held_offset = self._end
+        self.hole_offset: int | None = None
 
     def add(self, batches: list[BatchSpan]) -> None:
         for batch in batches:
@@ -45,6 +46,9 @@ class MemoryLog:
     @property
     def last_epoch(self) -> int:
         return self.epochs.latest
+
+    def epoch_below(self, offset: int) -> int:
+        return self.epochs.latest_below(offset)
 
     def end_of(self, epoch: int) -> EpochEnd | None:
         found = self.epochs.end_of(epoch, self._end)
