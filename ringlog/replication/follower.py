@@ -8,7 +8,8 @@ Invariants:
   was not in sync makes void what was seen before;
 - of a log with a hole nothing behind the hole counts as held. Once others are in sync without it, it asks its leader
   for what the hole lacks, and when that comes it is cut there and fetches the rest again. What is cut then others have;
-  it is no sooner cut, so that a leader which lacks the same takes nothing away;
+  it is no sooner cut, so that a leader which lacks the same takes nothing away. The leader says that nobody counts on
+  this replica: by metadata alone it could have come into sync without having heard of it;
 - the log begins where the leader's does, as far as it is committed and held here: what was deleted stays deleted;
 - an answer counts only if it is to the question that this replica would ask now: same epoch, same offset.
 """
@@ -115,6 +116,9 @@ class Follower:
         if part.start_offset > log.end_offset or not batches:
             return Ignore()
         self._must_continue(batches, log)
+        if not part.is_free:
+            # Its leader has just had it taken into sync, and this replica has not heard of it: it is to leave first.
+            raise PartitionBusy(f"partition id {self.view.partition} is counted on: it is not cut now")
         # As of a log that is opened anew: it is learned again as far as the log has it again. Who is not in sync serves
         # no readers, so none of them sees it go back.
         self.high_watermark = min(self.high_watermark, log.end_offset)

@@ -113,7 +113,8 @@ def answer(leader: Node, follower: Node, want: Want, now_ms: int) -> tuple[Part,
     verdict = replica.must_lead().fetched(follower.node, follower.node_epoch, want, log, now_ms)
     assert replica.view is not None
     facts = (want.fetch_offset, replica.high_watermark, log.start_offset)
-    part = Part(PARTITION, 0, replica.view.leader_epoch, *facts)
+    is_free = not replica.must_lead().counts_on(follower.node)
+    part = Part(PARTITION, 0, replica.view.leader_epoch, *facts, is_free=is_free)
     if isinstance(verdict, Diverged):
         return Part(PARTITION, 0, replica.view.leader_epoch, *facts, 0, *verdict.end), []
     if isinstance(verdict, BeginsLater):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ringlog.errors import CorruptBatch, NotLeader, ReplicaHalted
+from ringlog.errors import CorruptBatch, NotLeader, PartitionBusy, ReplicaHalted
 from ringlog.replication.follower import BeginAt, Follower, Ignore, Truncate
 from ringlog.replication.leader import Serve
 from ringlog.replication.messages import Part
@@ -22,8 +22,10 @@ def holed(hole_offset: int | None = 10) -> MemoryLog:
     return log
 
 
-def part(offset: int, *, watermark: int = 0, start: int = 0, diverging=(-1, -1)) -> Part:
-    return Part(PARTITION, 0, 6, offset, watermark, start, 0, *diverging)
+def part(
+    offset: int, *, watermark: int = 0, start: int = 0, diverging=(-1, -1), is_free: bool = True
+) -> Part:
+    return Part(PARTITION, 0, 6, offset, watermark, start, 0, *diverging, is_free)
 
 
 def test_nothing_behind_a_hole_counts_as_held():
@@ -56,6 +58,25 @@ def test_it_is_not_cut_while_it_is_counted_on():
     assert role.take(part(10), spans((10, 19, 1)), holed()) == Ignore()
     assert role.take(part(40), [], holed()) == Ignore()
     assert role.high_watermark == 35
+
+
+def test_it_is_not_cut_while_its_leader_counts_on_it_whatever_the_metadata_said_last():
+    role = Follower(2, OUT, 35)
+    with pytest.raises(PartitionBusy, match="counted on"):
+        role.take(part(10, is_free=False), spans((10, 19, 1)), holed())
+    assert role.high_watermark == 35
+
+
+def test_a_leader_counts_on_who_is_in_sync_and_on_who_may_be_by_now():
+    one, two = Node(1, holed(None)), Node(2, holed(None))
+    view = OUT._replace(isr=(1, 3))
+    one.follow(view)
+    two.follow(view)
+    leader = one.replica.must_lead()
+    assert leader.counts_on(3) and not leader.counts_on(2)
+    fetch(two, one)
+    leader.propose(one.log, 1000, 0)
+    assert leader.counts_on(2)
 
 
 def test_it_is_not_cut_by_an_answer_that_brings_nothing_or_does_not_fit():
