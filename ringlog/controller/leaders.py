@@ -53,8 +53,8 @@ def relieved(image: MetadataImage, partition: Partition, node_id: int) -> Partit
     """The partition without a replica that may lack what it held: another one leads, and it is out of sync until it has
     caught up. Where no other one is in sync, it stays; if it leads, in another epoch.
 
-    A follower's leader leads on in another epoch, too: in the old one it knows what the follower said that it holds, and
-    would have it back in sync at once; and a report that is still on its way would say so again."""
+    A follower's leader leads on in another epoch, too: in the old one it knows what the follower said that it holds,
+    and would have it back in sync at once; and a report that is still on its way would say so again."""
     others = tuple(member for member in partition.isr if member != node_id)
     leader = partition.leader
     if leader == node_id:

@@ -252,7 +252,9 @@ class Compaction:
         except FileNotFoundError:
             if segment in self.log.segments:  # else retention was faster
                 name = offset_name(segment.base_offset, LOG)
-                missing = CorruptSegment(f"{self.log.name}: segment {name} is not served: its file is missing")
+                missing = CorruptSegment(
+                    f"{self.log.name}: segment {name} is not served: its file is missing"
+                )
                 self._housekeeper.quarantine(segment, missing)
             raise
         try:

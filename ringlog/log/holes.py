@@ -36,7 +36,9 @@ def cut_to_hole(log: PartitionLog, housekeeper: Housekeeper, now_ms: int, scratc
     check(log.idle and housekeeper.quiet, "a log is cut when nothing is in flight")
     offset = log.hole_offset
     assert offset is not None, "there is a hole"
-    kept = [segment for segment in log.segments if segment.next_offset <= offset and segment is not log.active]
+    kept = [
+        segment for segment in log.segments if segment.next_offset <= offset and segment is not log.active
+    ]
     behind = log.segments[len(kept) :]
     end = ActiveSegment(offset, now_ms)
     mark = yield from mark_at(log, end, now_ms, scratch)

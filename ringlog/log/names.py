@@ -9,7 +9,8 @@
 `partition.point`               where the recovery point was moved since; the state is true without it
 `partition.owner`               for which partition of which cluster the directory was made
 `*.cut`                         bytes that were cut or truncated from a segment; never read, never deleted
-`*.bad`                         a file that could not be used; never read, never deleted (rotten segments: the last few are kept)
+`*.bad`                         a file that could not be used; never read, never deleted, but for all but a few rotten
+                                segments whose records another replica had
 `*.spare`                       a segment that stood behind a hole; deleted when the replica has all records again
 `*.tmp`                         an unfinished replacement; removed at open
 `*.clean`                       what compaction wrote; removed at open, or given its name if the state says so

@@ -26,8 +26,8 @@ from ringlog.log.context import ShardContext
 from ringlog.log.disk_space import DiskSpace
 from ringlog.log.events import Appended, Event, disk_error, not_open
 from ringlog.log.flush_schedule import FlushSchedule
-from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.holes import cut_to_hole, drop_spares
+from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.index_cache import IndexCache
 from ringlog.log.jobs import Dispatcher, Job, run_now
 from ringlog.log.names import LOG, offset_name, partition_dir
@@ -174,8 +174,8 @@ class LogStore:
         return self.open(name, self._settings[name], now_ms=now_ms)
 
     def truncate(self, name: TopicPartition, offset: int, *, now_ms: int) -> PartitionLog:
-        """Remove the records from an offset on (whole batches; what is cut is saved as `*.cut`), and open the rest. Where
-        a hole begins there, of which nothing can be kept, see `holes`.
+        """Remove the records from an offset on (whole batches; what is cut is saved as `*.cut`), and open the rest.
+        Where a hole begins there, of which nothing can be kept, see `holes`.
 
         Waits for all that the shard has under way; what happened meanwhile is among the events of the next run()."""
         log = self.logs.get(name)

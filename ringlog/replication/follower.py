@@ -81,7 +81,7 @@ class Follower:
 
     def _asked_for(self, log: ReplicaLog) -> ReplicaLog:
         """The log as the leader is asked to continue it: with a hole, its whole part. Not while this replica is counted
-        on: then it first leaves the in-sync ones. Nor where the leader has deleted what it lacks: then its start moves."""
+        on: then it first leaves the in-sync ones. Nor where the leader deleted what it lacks: then its start moves."""
         hole_offset = log.hole_offset
         if hole_offset is None or self.node in self.view.isr or hole_offset < self.leader_start_offset:
             return log

@@ -129,12 +129,12 @@ class Replica:
 
     @property
     def is_whole(self) -> bool:
-        """It is in sync, because a leader has found that it holds all that is committed: not one that was elected for
-        want of a better one."""
+        """It is in sync: a leader has found that it holds all that was ever committed. After an unclean election
+        nobody knows that: what it has set aside may be all that is left of some records."""
         view = self.view
         if view is None or self.node not in view.isr or self.renewal is not None:
             return False
-        return self.follower is not None or (self.leader is not None and view.unclean_epoch < 0)
+        return (self.follower is not None or self.leader is not None) and view.unclean_epoch < 0
 
     @property
     def is_spared(self) -> bool:

@@ -299,7 +299,9 @@ class Hosting:
         committed = hosted.log.committed_offset
         with self._reopening(hosted, now_ms):
             hosted.log = self.store.truncate(hosted.name, offset, now_ms=now_ms)
-        hosted.log.committed_offset = committed if committed is None else min(committed, hosted.log.next_offset)
+        hosted.log.committed_offset = (
+            committed if committed is None else min(committed, hosted.log.next_offset)
+        )
         self.look_for_hole(hosted)
 
     def look_for_hole(self, hosted: HostedPartition) -> None:

@@ -339,7 +339,9 @@ class ReplicationDesk:
                 if part.error:
                     fetcher.pause(part.partition, now_ms)
                     if part.error == _CORRUPT_SEGMENT:
-                        self._tell_once(part.partition, "its leader lacks records itself, and no other is in sync")
+                        self._tell_once(
+                            part.partition, "its leader lacks records itself, and no other is in sync"
+                        )
                 else:
                     self._take_part(self._hosting.find(part.partition), part, data, now_ms)
                     fetcher.slow_down(part, now_ms)

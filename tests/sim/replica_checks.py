@@ -78,7 +78,7 @@ class ReplicaWatcher(Watcher):
             return
         if decided.leader_epoch >= self.unclean.get(partition, -1) and offset <= committed[-1].last_offset:
             raise CheckFailed(
-                f"partition {partition}: node {node} is in sync and cuts its log to {offset}; {committed[-1]} is committed"
+                f"partition {partition}: node {node}, in sync, cuts its log to {offset}; {committed[-1]} is committed"
             )
 
     def moved(self, nbytes: int) -> None:

@@ -172,8 +172,8 @@ class SimLog:
         self.flushed_offset = max(self.flushed_offset, min(offset, self._end))
 
     def read(self, offset: int, limit: int, batches_max: int) -> list[SimBatch]:
-        """Batches from the one that holds the offset on, all of them below the limit. Raises CorruptSegment for one that
-        is lost."""
+        """Batches from the one that holds the offset on, all of them below the limit. Raises CorruptSegment for one
+        that is lost."""
         low, high = 0, len(self.batches)
         while low < high:
             middle = (low + high) // 2

@@ -25,6 +25,7 @@ from tests.sim.replica_log import SimLog
 from tests.sim.replica_real_controller import RealController
 from tests.sim.replicas import ALL_KINDS, HOLE_KINDS, replicas, replicas_short, unclean
 
+
 @dataclass(frozen=True)
 class Mutant:
     """One failure: what is changed, and the faults under which it shows."""
@@ -122,7 +123,9 @@ def _starting_afresh(method: Callable[..., bool]) -> Callable[..., bool]:
     return follow
 
 
-def _trusting_its_log(self: Replica, view: PartitionView, log: ReplicaLog, node_epoch: int) -> IsrProposal | None:
+def _trusting_its_log(
+    self: Replica, view: PartitionView, log: ReplicaLog, node_epoch: int
+) -> IsrProposal | None:
     """Replica._due_renewal of one that needs a new epoch to lead in, and thinks that it lacks nothing."""
     if self._reopened_in is None or view.leader != self.node or view.leader_epoch > self._reopened_in:
         self._reopened_in = None

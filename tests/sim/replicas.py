@@ -116,7 +116,9 @@ class ReplicaStorm(Storm):
         if at >= min(len(journal.flushed), len(journal.items)) or journal.flushed[at] != committed[at]:
             return
         is_found = choose.random() < 0.5
-        self._note(f"item {at} of {partition} is lost on {machine.node_id}{', which is up' if is_found else ''}")
+        self._note(
+            f"item {at} of {partition} is lost on {machine.node_id}{', which is up' if is_found else ''}"
+        )
         if not is_found:
             machine.kill()
             self._later(lasts_ms, "start", machine)

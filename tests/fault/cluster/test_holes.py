@@ -1,4 +1,4 @@
-"""Sealed segments rot or are gone, on a leader and on followers, under load: every reader gets all, and all are equal."""
+"""Sealed segments rot or are gone, on a leader and on followers, under load: readers get all, and all are equal."""
 
 from __future__ import annotations
 

@@ -131,7 +131,12 @@ def test_cut_to_its_hole_it_is_whole_and_no_file_is_lost():
     log = world.log
     assert (log.hole_offset, log.next_offset, log.has_spares) == (None, 8, True)
     assert log.epochs.starts == (EpochStart(0, 0), EpochStart(1, 3), EpochStart(2, 6))
-    assert names(world, ".bad", ".spare", ".cut") == ["12.log.spare", "16.log.spare", "20.log.cut", "8.log.bad"]
+    assert names(world, ".bad", ".spare", ".cut") == [
+        "12.log.spare",
+        "16.log.spare",
+        "20.log.cut",
+        "8.log.bad",
+    ]
     set_aside = ["0" * 18 + "12.log.spare", "0" * 18 + "16.log.spare", "0" * 18 + "20.log.cut"]
     assert [world.fake.content(f"{world.path}/{name}") for name in set_aside] == behind
     assert world.fake.content(f"{path_of(world, 8)}.bad") == rotten
@@ -220,7 +225,9 @@ def test_a_truncation_into_a_segment_in_quarantine_is_refused_and_fences_nothing
 
 
 @pytest.mark.parametrize("settings", [{}, {"compact": True, "gaps_at_append": True}])
-def test_a_crash_at_any_moment_of_the_cut_leaves_the_hole_or_the_whole_part_never_a_log_that_hides_it(settings):
+def test_a_crash_at_any_moment_of_the_cut_leaves_the_hole_or_the_whole_part_never_a_log_that_hides_it(
+    settings,
+):
     """Also where offsets may have gaps: a missing file must not be taken for one."""
     outcomes = set()
     for moment in count():

@@ -1,4 +1,4 @@
-"""A replica whose log has a hole: it leaves the in-sync ones, leads nothing that others can, and is mended from them."""
+"""A replica whose log has a hole: it leaves the in-sync ones, leads nothing that others can, and is mended."""
 
 from __future__ import annotations
 
@@ -82,7 +82,9 @@ def test_a_leader_counts_on_who_is_in_sync_and_on_who_may_be_by_now():
 def test_it_is_not_cut_by_an_answer_that_brings_nothing_or_does_not_fit():
     role = Follower(2, OUT, 0)
     assert role.take(part(10), [], holed()) == Ignore()
-    assert role.take(part(40), spans((40, 41, 5)), holed()) == Ignore(), "to what it asked before the hole was found"
+    assert role.take(part(40), spans((40, 41, 5)), holed()) == Ignore(), (
+        "to what it asked before the hole was found"
+    )
     with pytest.raises(CorruptBatch):
         role.take(part(10), spans((8, 19, 1)), holed())
 
@@ -158,10 +160,13 @@ def test_a_hole_that_was_deleted_keeps_nobody_from_anything():
     assert one.replica.renewal is None
 
 
-def test_after_an_unclean_election_its_leader_is_not_taken_to_have_all():
-    one = Node(1, holed(None))
-    one.follow(IN_SYNC._replace(isr=(1,), unclean_epoch=5))
-    assert one.replica.leader is not None and not one.replica.is_whole
+@pytest.mark.parametrize("node", [1, 2])
+def test_after_an_unclean_election_nobody_is_taken_to_have_all(node):
+    one = Node(node, holed(None))
+    one.follow(IN_SYNC)
+    assert one.replica.is_whole
+    one.follow(IN_SYNC._replace(leader_epoch=6, partition_epoch=11, unclean_epoch=6))
+    assert not one.replica.is_whole
 
 
 def test_it_is_not_taken_into_sync_before_it_has_all_again_and_then_it_is():
