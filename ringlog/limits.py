@@ -82,6 +82,10 @@ COMPACTION_MAP_BYTES = 16 * MIB
 COMPACTION_BYTES_PER_S = 64 * MIB
 """Read and written by the compaction of a shard."""
 
+# Holes.
+ROTTEN_SEGMENTS_KEPT = 2
+"""Files of a partition, set aside as `*.bad`, whose records were fetched again from another replica."""
+
 # Producers.
 PRODUCER_BATCHES_KEPT = 5
 PRODUCER_EXPIRY_MS = 24 * 3600 * 1000

@@ -51,7 +51,10 @@ def renewed(partition: Partition) -> Partition:
 
 def relieved(image: MetadataImage, partition: Partition, node_id: int) -> Partition:
     """The partition without a replica that may lack what it held: another one leads, and it is out of sync until it has
-    caught up. Where no other one is in sync, it stays; if it leads, in another epoch."""
+    caught up. Where no other one is in sync, it stays; if it leads, in another epoch.
+
+    A follower's leader leads on in another epoch, too: in the old one it knows what the follower said that it holds,
+    and would have it back in sync at once; and a report that is still on its way would say so again."""
     others = tuple(member for member in partition.isr if member != node_id)
     leader = partition.leader
     if leader == node_id:
@@ -60,6 +63,8 @@ def relieved(image: MetadataImage, partition: Partition, node_id: int) -> Partit
             leader = next((node for node in others if not image.brokers[node].fenced), NO_LEADER)
         if leader == NO_LEADER:
             return renewed(partition)
+    if leader == partition.leader != NO_LEADER:
+        return renewed(msgspec.structs.replace(partition, isr=others or partition.isr))
     return changed(partition, leader=leader, isr=others or partition.isr)
 
 

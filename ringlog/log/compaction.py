@@ -247,7 +247,16 @@ class Compaction:
     def _walk(self, segment: SealedSegment, visit: _Visit, out: _Output | None = None) -> _Work:
         """Show the whole, checked batches of a segment to `visit`, a window at a time, until it says False. What it
         puts into `out` is written while the next window is read."""
-        file = self.log.context.disk.open(self.log.files.path_of(segment.base_offset), direct=True)
+        try:
+            file = self.log.context.disk.open(self.log.files.path_of(segment.base_offset), direct=True)
+        except FileNotFoundError:
+            if segment in self.log.segments:  # else retention was faster
+                name = offset_name(segment.base_offset, LOG)
+                missing = CorruptSegment(
+                    f"{self.log.name}: segment {name} is not served: its file is missing"
+                )
+                self._housekeeper.quarantine(segment, missing)
+            raise
         try:
             yield from self._walk_file(segment, file, visit, out)
         finally:

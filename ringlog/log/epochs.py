@@ -58,6 +58,11 @@ class EpochHistory:
         end = self._starts[after].offset if after < len(self._starts) else log_end
         return EpochStart(self._starts[after - 1].epoch, end)
 
+    def latest_below(self, offset: int) -> int:
+        """The epoch of the last batch before an offset, −1 if there is none."""
+        after = bisect_left(self._starts, offset, key=lambda start: start.offset)
+        return self._starts[after - 1].epoch if after else -1
+
     def cut_end(self, offset: int) -> None:
         """The log now ends at `offset`."""
         del self._starts[bisect_left(self._starts, offset, key=lambda start: start.offset) :]

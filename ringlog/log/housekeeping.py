@@ -267,6 +267,7 @@ class Housekeeper:
                 yield from complete_index(log.context.disk, log.files, old)
             except CorruptSegment as error:
                 old.quarantined = True
+                log.look_for_hole()
                 log.context.events.append(Quarantined(log, error))
         if not old.quarantined:
             entries, time_entries = len(old.index.offsets), len(old.index.times)
@@ -376,6 +377,7 @@ class Housekeeper:
         if segment.quarantined or log.status is not LogStatus.OPEN:
             return
         segment.quarantined = self._state_is_old = True
+        log.look_for_hole()
         log.context.events.append(Quarantined(log, error))
         if segment is log.active:
             log.roll(segment.created_ms)
@@ -391,6 +393,8 @@ class Housekeeper:
             )
         log.log_start_offset = offset
         log.epochs.cut_start(offset)
+        if log.hole_offset is not None:
+            log.look_for_hole()
         self._want_state()
 
     def _want_state(self) -> None:

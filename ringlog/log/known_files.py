@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 _NAME = re.compile(
     r"(?:(?P<offset>\d{20})(?P<suffix>\.log|\.index|\.timeindex|\.snapshot)|partition\.(?P<whole>state|point|owner))"
-    r"(?P<aside>(?:\.\d+){0,2}\.(?:cut|bad))?(?P<unfinished>\.tmp|(?:\.old)?\.clean)?"
+    r"(?P<aside>(?:\.\d+){0,2}\.(?:cut|bad|spare))?(?P<unfinished>\.tmp|(?:\.old)?\.clean)?"
 )
 _OFFSET_MAX = 2**63 - 1
 
@@ -43,7 +43,7 @@ class KnownFile(NamedTuple):
     offset: int
     """What it is named by; 0 for the state."""
     is_aside: bool
-    """A `*.cut` or `*.bad` file: kept for people, never read by a log."""
+    """A `*.cut`, `*.bad` or `*.spare` file: kept for people, never read by a log."""
     is_unfinished: bool
     """A `*.tmp` or `*.clean` file: what a crash left of a replacement or a compaction, for the next opening."""
 

@@ -9,7 +9,9 @@
 `partition.point`               where the recovery point was moved since; the state is true without it
 `partition.owner`               for which partition of which cluster the directory was made
 `*.cut`                         bytes that were cut or truncated from a segment; never read, never deleted
-`*.bad`                         a derived or state file that could not be used; never read, never deleted
+`*.bad`                         a file that could not be used; never read, never deleted, but for all but a few rotten
+                                segments whose records another replica had
+`*.spare`                       a segment that stood behind a hole; deleted when the replica has all records again
 `*.tmp`                         an unfinished replacement; removed at open
 `*.clean`                       what compaction wrote; removed at open, or given its name if the state says so
 ==============================  ====================================================================
@@ -30,6 +32,7 @@ POINT_NAME = "partition.point"
 OWNER_NAME = "partition.owner"
 LOG, INDEX, TIME_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".snapshot"
 CLEAN = ".clean"
+CUT, BAD, SPARE = "cut", "bad", "spare"
 
 _OFFSET_NAME = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot)")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")

@@ -72,6 +72,11 @@ class PartitionLog:
         self.log_start_offset = log_start_offset
         self.durable_start_offset = log_start_offset
         """Where the log begins even after a power loss."""
+        self.hole_offset: int | None = None
+        """Where the first records begin that the log should have and cannot serve; None: it has all. What compaction
+        removed is no hole, nor what is below the start."""
+        self.has_spares = False
+        """Files are in the directory that stood behind a hole, and are to go when their records are here again."""
         self.epochs = epochs
         self.producers = producers
         self.status = LogStatus.OPEN
@@ -107,6 +112,7 @@ class PartitionLog:
         """Called when appends have moved on from a segment: it will be sealed."""
         self.on_segment_written: Callable[[ActiveSegment], None] = lambda segment: None
         """Called when all of a segment that was rolled is flushed."""
+        self.look_for_hole()
 
     # -- what it knows -------------------------------------------------------------------------------------
 
@@ -152,6 +158,13 @@ class PartitionLog:
         """The segment that holds an offset, or that would if it were not compacted away."""
         at = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)
         return self.segments[max(at - 1, 0)]
+
+    def look_for_hole(self) -> None:
+        """Find out where the log lacks something first: to be called when a segment is refused, or the start moved."""
+        start = self.log_start_offset
+        holes = (s.base_offset for s in self.segments if s.quarantined and s.next_offset > start)
+        first = next(holes, None)
+        self.hole_offset = None if first is None else max(first, start)
 
     # -- appending -----------------------------------------------------------------------------------------
 

@@ -273,12 +273,15 @@ class Reader:
                 got = must((yield token), f"read {held.file.path}")
             finally:
                 self._log.files.release(held)
+        except FileNotFoundError as error:
+            chunk.release()
+            raise self._found_corrupt(segment, "its file is missing") from error
         except OSError:
             chunk.release()
             raise
         if got < stop - first:
             chunk.release()
-            raise self._corrupt(segment, f"its file ends at byte {first + got}, before {stop}")
+            raise self._found_corrupt(segment, f"its file ends at byte {first + got}, before {stop}")
         return chunk, chunk.view[start - first : stop - first]
 
     def _take(self, nbytes: int) -> Chunk:
@@ -303,6 +306,8 @@ class Reader:
         except CorruptSegment as error:
             self._quarantine(segment, error)
             raise self._corrupt(segment, str(error)) from error
+        except FileNotFoundError as error:
+            raise self._found_corrupt(segment, "its file is missing") from error
 
     def _must_be_in_range(self, offset: int, bytes_max: int, end_offset: int) -> None:
         log = self._log
@@ -317,7 +322,11 @@ class Reader:
         fault = found.fault
         assert fault is not None
         at = position + fault.position
-        error = self._corrupt(segment, f"byte {at}: {fault.field}: {fault.reason}")
+        return self._found_corrupt(segment, f"byte {at}: {fault.field}: {fault.reason}")
+
+    def _found_corrupt(self, segment: Segment, why: str) -> CorruptSegment:
+        """Refuse the segment from now on; the error for who asked."""
+        error = self._corrupt(segment, why)
         self._quarantine(segment, error)
         return error
 

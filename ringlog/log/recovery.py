@@ -34,6 +34,7 @@ from ringlog.log.names import (
     INDEX,
     LOG,
     POINT_NAME,
+    SPARE,
     STATE_NAME,
     TIME_INDEX,
     free_name,
@@ -84,6 +85,8 @@ class Recovered(NamedTuple):
     """Offsets could skip in what was appended, by the settings that the log was last written under."""
     leftovers: Sequence[int] = ()
     """Base offsets of segment files that retention or compaction had done with: they may be deleted."""
+    has_spares: bool = False
+    """Segments lie there that stood behind a hole."""
 
 
 class Recovery:
@@ -164,6 +167,7 @@ class Recovery:
             state is not None and bool(state.swapping),
             state is not None and state.gaps_at_append,
             leftovers,
+            any(name.endswith(f".{SPARE}") for name, _ in self._disk.list_dir(self._path)),
         )
 
     # -- what is there -------------------------------------------------------------------------------------
@@ -239,7 +243,7 @@ class Recovery:
         self._epochs = EpochHistory(state.epochs)
         sealed = list(self._sealed(state, sizes))
         active = yield from self._active_at(state.active)
-        yield from self._load_producers(state)
+        yield from self._load_producers(state, [*sealed, active])
         return [*sealed, active]
 
     def _sealed(self, state: PartitionState, sizes: dict[int, int]) -> Iterator[SealedSegment]:
@@ -302,17 +306,19 @@ class Recovery:
         data = (yield from read_file(self._disk, path))[:length]
         return data if len(data) == length and crc32c(data) == crc else None
 
-    def _load_producers(self, state: PartitionState) -> Job[None]:
-        """The producers' state at the recovery point: from its snapshot, or from all batches below the point."""
+    def _load_producers(self, state: PartitionState, segments: Sequence[Segment]) -> Job[None]:
+        """The producers' state at the recovery point: from its snapshot, or from all batches below the point, as far as
+        segments are there."""
         if self._point is not None and self._point.producers is not None:
             self._producers = ProducerTable.decode(self._point.producers, self._point.active.next_offset)
         if not state.has_producers:
             return
         parts = [
-            SegmentPart(e.base_offset, e.next_offset, e.bytes) for e in state.sealed if not e.quarantined
+            SegmentPart(one.base_offset, one.next_offset, one.position)
+            for one in segments
+            if not one.quarantined
         ]
         point = state.active
-        parts.append(SegmentPart(point.base_offset, point.next_offset, point.position))
         self._producers = yield from producers_at(
             self._disk,
             self._path,
@@ -336,8 +342,8 @@ class Recovery:
         if state is not None:
             self._epochs = EpochHistory(state.epochs)
             segments += self._sealed(state, sizes)
-            yield from self._load_producers(state)
             active = yield from self._active_or_quarantined(state.active, sizes, segments)
+            yield from self._load_producers(state, segments if active is None else [*segments, active])
         elif sizes:
             self._dense = not self._may_have_gaps
             self._tell("there is no usable state: scanning the log from its first byte")

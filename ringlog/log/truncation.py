@@ -33,12 +33,12 @@ def truncate_files(
     check(log.idle and housekeeper.quiet, "a log is truncated when nothing is in flight")
     segment = log.segment_of(offset)
     kept = yield from _kept_part(log, segment, offset, scratch)
-    mark = yield from _mark_at(log, kept, now_ms, scratch)
+    mark = yield from mark_at(log, kept, now_ms, scratch)
     # Batches go as a whole, also one that the log started in the middle of.
     log.log_start_offset = min(log.log_start_offset, kept.next_offset)
     # Index files are left alone: until the new state stands, the old one vouches for what is in them.
     yield from housekeeper.save_mark(mark, with_indexes=False)
-    _remove_snapshots_above(log, kept.next_offset)
+    remove_snapshots_above(log, kept.next_offset)
     for later in reversed([s for s in log.segments if s.base_offset > segment.base_offset]):
         _set_segment_aside(log, later)
         must((yield log.context.disk.flush_dir(log.path)), "flush directory")
@@ -47,6 +47,10 @@ def truncate_files(
 
 def _kept_part(log: PartitionLog, segment: Segment, offset: int, scratch: Scratch) -> Job[ActiveSegment]:
     """The segment as it will be: everything before the batch that holds the offset."""
+    if segment.quarantined:
+        raise CorruptSegment(
+            f"{log.name}: cannot truncate to {offset}: the segment from {segment.base_offset} on is in quarantine"
+        )
     kept = ActiveSegment(segment.base_offset, log.active.created_ms, SegmentIndex(segment.base_offset))
     kept.next_offset = segment.base_offset
 
@@ -76,13 +80,16 @@ def _kept_part(log: PartitionLog, segment: Segment, offset: int, scratch: Scratc
     return kept
 
 
-def _mark_at(log: PartitionLog, kept: ActiveSegment, now_ms: int, scratch: Scratch) -> Job[Mark]:
+def mark_at(log: PartitionLog, kept: ActiveSegment, now_ms: int, scratch: Scratch) -> Job[Mark]:
+    """The recovery point of a log that ends with this segment."""
     epochs = EpochHistory(list(log.epochs.starts))
     epochs.cut_end(kept.next_offset)
     snapshot = None
     if len(log.producers):
         parts = [
-            SegmentPart(s.base_offset, s.next_offset, s.position) for s in log.segments if not s.quarantined
+            SegmentPart(s.base_offset, s.next_offset, s.position)
+            for s in log.segments
+            if not s.quarantined and s.base_offset < kept.next_offset
         ]
         producers = yield from producers_at(
             log.context.disk, log.path, log.files, parts, kept.next_offset, now_ms, scratch, _logger.warning
@@ -103,7 +110,7 @@ def _mark_at(log: PartitionLog, kept: ActiveSegment, now_ms: int, scratch: Scrat
     )
 
 
-def _remove_snapshots_above(log: PartitionLog, offset: int) -> None:
+def remove_snapshots_above(log: PartitionLog, offset: int) -> None:
     """A snapshot of what is cut would be wrong once the log has grown past it again."""
     for name, _ in log.context.disk.list_dir(log.path):
         parsed = parse_offset_name(name)

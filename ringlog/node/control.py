@@ -249,6 +249,11 @@ def _wrong(view: NodeView, rows: list[ProcessStatus], stats: Any, free_share: fl
             wrong.append(f"{row.role}-{row.index} was restarted {row.restarts} times")
     if int(stats["fenced"].sum()):
         wrong.append(f"disk errors closed partitions {int(stats['fenced'].sum())} times; see the node's log")
+    if int(stats["holed_partitions"].sum()):
+        wrong.append(
+            f"{int(stats['holed_partitions'].sum())} partitions lack records here, which rotted or whose files are "
+            "missing; see the node's log. They are fetched from other replicas in sync, if there are any"
+        )
     if int(stats["disk_full"].sum()):
         free_mb = int(stats["disk_free_bytes"].max()) // 1_000_000
         wrong.append(f"the disk is full ({free_mb} MB are left): produce is refused until there is room")

@@ -6,6 +6,10 @@ Invariants:
 - it is never cut below the high watermark that this replica has seen: what is committed stays. Should a leader
   ask for that, the replica halts and says so, rather than help to lose a record. Only the election of a leader that
   was not in sync makes void what was seen before;
+- of a log with a hole nothing behind the hole counts as held. Once others are in sync without it, it asks its leader
+  for what the hole lacks, and when that comes it is cut there and fetches the rest again. What is cut then others have;
+  it is no sooner cut, so that a leader which lacks the same takes nothing away. The leader says that nobody counts on
+  this replica: by metadata alone it could have come into sync without having heard of it;
 - the log begins where the leader's does, as far as it is committed and held here: what was deleted stays deleted;
 - an answer counts only if it is to the question that this replica would ask now: same epoch, same offset.
 """
@@ -17,7 +21,7 @@ from typing import NamedTuple
 
 from ringlog.errors import CorruptBatch, PartitionBusy, ReplicaHalted, check
 from ringlog.replication.messages import Part, Want
-from ringlog.replication.view import EpochEnd, PartitionView, ReplicaLog
+from ringlog.replication.view import EpochEnd, PartitionView, ReplicaLog, WholePart
 
 
 class BatchSpan(NamedTuple):
@@ -54,7 +58,8 @@ Action = Append | Truncate | BeginAt | Ignore
 class Follower:
     """One partition's follower, for one leader epoch."""
 
-    def __init__(self, view: PartitionView, high_watermark: int) -> None:
+    def __init__(self, node: int, view: PartitionView, high_watermark: int) -> None:
+        self.node = node
         self.view = view
         self.high_watermark = high_watermark
         self.leader_start_offset = 0
@@ -63,26 +68,38 @@ class Follower:
     def want(self, log: ReplicaLog, bytes_max: int) -> Want:
         """What to ask the leader."""
         check(log.held_offset <= log.end_offset, "nobody holds more than there is")
+        hole_offset, log = log.hole_offset, self._asked_for(log)
         return Want(
             self.view.partition,
             self.view.leader_epoch,
             log.end_offset,
             log.last_epoch,
-            log.held_offset,
+            log.held_offset if hole_offset is None else min(log.held_offset, hole_offset),
             bytes_max,
             log.durable_start_offset,
         )
+
+    def _asked_for(self, log: ReplicaLog) -> ReplicaLog:
+        """The log as the leader is asked to continue it: with a hole, its whole part. Not while this replica is counted
+        on: then it first leaves the in-sync ones. Nor where the leader deleted what it lacks: then its start moves."""
+        hole_offset = log.hole_offset
+        if hole_offset is None or self.node in self.view.isr or hole_offset < self.leader_start_offset:
+            return log
+        return WholePart(log, hole_offset)
 
     def take(self, part: Part, batches: Sequence[BatchSpan], log: ReplicaLog) -> Action:
         """What to do with an answer without an error.
 
         Raises CorruptBatch if the batches cannot stand behind this log, ReplicaHalted if the leader lacks what
         is committed, PartitionBusy if it is to be asked again a little later."""
+        all_of_it, log = log, self._asked_for(log)
         if part.leader_epoch != self.view.leader_epoch or part.fetch_offset != log.end_offset:
             return Ignore()
         if part.diverging_epoch >= 0 or part.diverging_offset >= 0:
             theirs = EpochEnd(part.diverging_epoch, part.diverging_offset)
             return self._cut(theirs, log, part.start_offset)
+        if log is not all_of_it:
+            return self._mend(part, batches, log)
         if part.start_offset > log.end_offset or self._begins_within(part, batches, log):
             return BeginAt(part.start_offset)
         self._learn(part.high_watermark, part.fetch_offset)
@@ -91,6 +108,21 @@ class Follower:
             return Ignore()
         self._must_continue(batches, log)
         return Append()
+
+    def _mend(self, part: Part, batches: Sequence[BatchSpan], log: ReplicaLog) -> Truncate | Ignore:
+        """An answer to who asked for what its hole lacks; `log`: the whole part."""
+        self._learn(part.high_watermark, part.fetch_offset)
+        self.leader_start_offset = max(self.leader_start_offset, part.start_offset)
+        if part.start_offset > log.end_offset or not batches:
+            return Ignore()
+        self._must_continue(batches, log)
+        if not part.is_free:
+            # Its leader has just had it taken into sync, and this replica has not heard of it: it is to leave first.
+            raise PartitionBusy(f"partition id {self.view.partition} is counted on: it is not cut now")
+        # As of a log that is opened anew: it is learned again as far as the log has it again. Who is not in sync serves
+        # no readers, so none of them sees it go back.
+        self.high_watermark = min(self.high_watermark, log.end_offset)
+        return Truncate(log.end_offset)
 
     def appended(self, part: Part, log: ReplicaLog) -> None:
         """The batches of an answer are in the log: more of it is known to be committed."""

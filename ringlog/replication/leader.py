@@ -210,6 +210,10 @@ class Leader:
         """Replicas that are in sync, or are proposed and may be without this leader's knowing."""
         return {*self.view.isr, *(self.pending.nodes if self.pending else ())}
 
+    def counts_on(self, node: int) -> bool:
+        """Whether a replica is in sync, or may be by a proposal that is under way."""
+        return node in self._counted
+
     def is_deleted(self, offset: int, log: ReplicaLog) -> bool:
         """Whether no replica that counts could bring back what was below an offset."""
         return log.durable_start_offset >= offset and all(

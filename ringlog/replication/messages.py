@@ -74,6 +74,8 @@ class Part(msgspec.Struct, array_like=True, frozen=True, gc=False):
     diverging_epoch: int = -1
     diverging_offset: int = -1
     """If not −1, the follower's log is no prefix: `diverging_epoch`, the largest not above its last, ends here."""
+    is_free: bool = False
+    """Nobody counts on the follower: it is not in sync, nor on its way to be by what it said before this question."""
 
 
 class ReplicaFetched(msgspec.Struct, array_like=True, frozen=True, gc=False):

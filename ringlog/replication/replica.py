@@ -2,7 +2,7 @@
 
             view with a later leader epoch, which names…
             ┌─ this node as leader ──► Leader
-    (none) ─┼─ this node, whose log was opened anew ──► (none), and it asks to be relieved
+    (none) ─┼─ this node, whose log was opened anew or has a hole ──► (none), and it asks to be relieved
             ├─ another leader ───────► Follower
             └─ no leader, or it or this node is no replica ──► (none)
 
@@ -15,6 +15,10 @@ and not written yet is gone, and so is what rotted. Who leads with it makes the 
 other records at the same offsets of the same epoch. So a replica with such a log leaves the in-sync ones first
 (`renewal`), leads nothing until it has, and comes back when it has caught up. Where it is the only one in sync it
 leads, in the next epoch.
+
+A log with a hole, whenever that is found, is left the same way; who leads meanwhile goes on until another one does.
+Where it is the only one in sync it goes on in its epoch, since it has lost nothing of what it wrote in it: others have
+less than it has, and who asks for what it lacks is told so.
 """
 
 from __future__ import annotations
@@ -38,7 +42,8 @@ class Replica:
         self.halted: ReplicaHalted | None = None
         """Why it takes part in nothing any more, until somebody has looked at it."""
         self.renewal: IsrProposal | None = None
-        """While its log was opened anew, and it is in sync by the metadata: what it asks the controller for."""
+        """While its log was opened anew or has a hole, and it is in sync by the metadata: what it asks the controller
+        for."""
         self._reopened_in: int | None = None
         """The leader epoch in which the log was opened anew, until it is out of sync or may lead."""
         self._high_watermark = 0
@@ -59,7 +64,7 @@ class Replica:
         previous, self.view = self.view, view
         if previous is None and resumed:
             self._reopened_in = view.leader_epoch
-        self.renewal = self._due_renewal(view, node_epoch)
+        self.renewal = self._due_renewal(view, log, node_epoch)
         if previous is not None and view.leader_epoch == previous.leader_epoch:
             if self.leader is not None:
                 self.leader.changed(view, log, now_ms)
@@ -80,21 +85,28 @@ class Replica:
         elif self.halted is not None or not {self.node, view.leader} <= set(view.replicas):
             return True
         elif view.leader != self.node:
-            self.follower = Follower(view, self._high_watermark)
+            self.follower = Follower(self.node, view, self._high_watermark)
         elif self.renewal is None:
             self.leader = Leader(self.node, node_epoch, view, log, self._high_watermark, now_ms)
         return True
 
-    def _due_renewal(self, view: PartitionView, node_epoch: int) -> IsrProposal | None:
+    def look(self, log: ReplicaLog, node_epoch: int) -> None:
+        """A hole was found in the log, or is none any more."""
+        if self.view is not None and self.halted is None:
+            self.renewal = self._due_renewal(self.view, log, node_epoch)
+
+    def _due_renewal(self, view: PartitionView, log: ReplicaLog, node_epoch: int) -> IsrProposal | None:
         """What is to be asked for while the metadata says that this log holds what it may lack."""
-        if self._reopened_in is None:
-            return None
         is_alone = view.isr == (self.node,)
-        if self.node not in view.isr or (is_alone and view.leader_epoch > self._reopened_in):
+        if self.node not in view.isr:
             self._reopened_in = None
             return None
-        if is_alone and view.leader != self.node:
+        if self._reopened_in is not None and is_alone and view.leader_epoch > self._reopened_in:
+            self._reopened_in = None
+        if is_alone and (self._reopened_in is None or view.leader != self.node):
             return None  # whoever elects it does so in another epoch
+        if self._reopened_in is None and log.hole_offset is None:
+            return None
         return self.resignation(view, node_epoch)
 
     def resignation(self, view: PartitionView, node_epoch: int) -> IsrProposal:
@@ -114,6 +126,20 @@ class Replica:
         """A move makes this replica, and it is not in sync yet: nobody waits for it, so it may be filled slowly."""
         view = self.view
         return view is not None and self.node in view.adding and self.node not in view.isr
+
+    @property
+    def is_whole(self) -> bool:
+        """It is in sync: a leader has found that it holds all that was ever committed. After an unclean election
+        nobody knows that: what it has set aside may be all that is left of some records."""
+        view = self.view
+        if view is None or self.node not in view.isr or self.renewal is not None:
+            return False
+        return (self.follower is not None or self.leader is not None) and view.unclean_epoch < 0
+
+    @property
+    def is_spared(self) -> bool:
+        """Others are in sync, as far as is known here: what cannot be read from this log can from theirs."""
+        return self.view is not None and any(node != self.node for node in self.view.isr)
 
     @property
     def serves_readers(self) -> bool:
@@ -136,8 +162,8 @@ class Replica:
             )
         if self.renewal is not None:
             raise NotLeader(
-                f"partition id {self.partition}: node {self.node} opened its log anew, and waits for another leader or "
-                "epoch. Fetch metadata, then retry"
+                f"partition id {self.partition}: node {self.node} opened its log anew, or lacks records, and waits for "
+                "another leader or epoch. Fetch metadata, then retry"
             )
         raise NotLeader(
             f"partition id {self.partition} is not led by node {self.node}. Fetch metadata, then retry"

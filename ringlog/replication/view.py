@@ -62,11 +62,40 @@ class ReplicaLog(Protocol):
         """All below has the durability that the topic acknowledges: flushed, unless it says otherwise."""
 
     @property
+    def hole_offset(self) -> int | None:
+        """Where the first records begin that the log should have and has not (they rotted, or a file is missing); None:
+        it has all. What was deleted or compacted away is no hole."""
+
+    @property
     def last_epoch(self) -> int:
         """The leader epoch of the last batch; −1 of an empty log."""
 
+    def epoch_below(self, offset: int) -> int:
+        """The leader epoch of the last batch before an offset; −1 if there is none."""
+
     def end_of(self, epoch: int) -> EpochEnd | None:
         """The largest epoch in the log that is not above this one, and where it ends; None below all history."""
+
+
+class WholePart:
+    """A log with a hole as one that ends where the hole begins: what a replica has of it for sure."""
+
+    def __init__(self, log: ReplicaLog, hole_offset: int) -> None:
+        self._log = log
+        self.hole_offset = None
+        self.start_offset = log.start_offset
+        self.durable_start_offset = log.durable_start_offset
+        self.end_offset = hole_offset
+        self.readable_offset = min(log.readable_offset, hole_offset)
+        self.held_offset = min(log.held_offset, hole_offset)
+        self.last_epoch = log.epoch_below(hole_offset)
+
+    def epoch_below(self, offset: int) -> int:
+        return self._log.epoch_below(min(offset, self.end_offset))
+
+    def end_of(self, epoch: int) -> EpochEnd | None:
+        found = self._log.end_of(min(epoch, self.last_epoch))
+        return EpochEnd(found.epoch, min(found.offset, self.end_offset)) if found is not None else None
 
 
 class IsrProposal(NamedTuple):
@@ -79,8 +108,8 @@ class IsrProposal(NamedTuple):
     isr: tuple[tuple[int, int], ...]
     """(node, broker epoch of the registration under which it fetched): a node that restarted since is refused."""
     renews: bool = False
-    """Of any replica: its log was opened anew, and may lack what it held. Others are to be in sync, and to lead; where
-    there is no other, it is to lead in a new epoch."""
+    """Of any replica: its log was opened anew, or has a hole, and may lack what it held. Others are to be in sync, and
+    to lead; where there is no other, it is to lead in a new epoch."""
 
     @property
     def nodes(self) -> tuple[int, ...]:

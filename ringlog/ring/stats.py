@@ -34,6 +34,7 @@ COUNTERS = (
     "refused",
     "partitions",
     "fenced",
+    "holed_partitions",
     "memory_free_bytes",
     "disk_free_bytes",
     "disk_full",

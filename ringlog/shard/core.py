@@ -5,6 +5,7 @@ The agent gives it drained tables and the log's events; replies go to the outlet
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 
 from ringlog.controller.records import decode_delta
@@ -20,7 +21,7 @@ from ringlog.errors import (
 )
 from ringlog.limits import BATCH_HEADER_BYTES, REPLICA_LAG_MS_DEFAULT
 from ringlog.log.batch import BatchInfo, batch_infos
-from ringlog.log.events import Event, Fenced, Progress, StartMoved, Submitted
+from ringlog.log.events import Event, Fenced, Progress, Quarantined, StartMoved, Submitted
 from ringlog.log.store import LogStore
 from ringlog.model import Codec, Durability, LogEnds, TopicPartition
 from ringlog.net.framing import GROUP_APIS, Acks, Api, Flag
@@ -61,6 +62,7 @@ _PRODUCE, _FETCH, _RELEASE = int(Api.PRODUCE), int(Api.FETCH), int(NodeApi.RELEA
 _ACKS_MASK, _ACKS_ALL, _ACKS_RECEIVED = int(Flag.ACKS_MASK), int(Acks.ALL), int(Acks.RECEIVED)
 _NEAR = int(Flag.NEAR)
 """As plain numbers: a member of an enum costs as much as three calls at each use."""
+_log = logging.getLogger(__name__)
 
 
 class ShardCore:
@@ -346,8 +348,13 @@ class ShardCore:
                 self.hosting.fenced(event.log, event.error, self._now_ms)
             elif hosted is None or hosted.log is not event.log:
                 continue
+            elif isinstance(event, Quarantined):
+                _log.error("%s lacks records: %s", hosted.name, event.error)
+                self.hosting.look_for_hole(hosted)
+                self.replication.holed(hosted, self._now_ms)
             elif isinstance(event, StartMoved):
                 self.stats.partitions.started(hosted.partition, event.offset)
+                self.hosting.look_for_hole(hosted)
                 self.replication.start_moved(hosted, self._now_ms)
                 self.deletions.look(hosted)
             elif isinstance(event, Progress) and event.durability >= event.log.settings.flush.acks_at:

@@ -31,7 +31,6 @@ from ringlog.limits import (
     LENT_RANGES_MAX,
     SESSION_IDLE_MS,
 )
-from ringlog.log.events import disk_error
 from ringlog.log.reading import Slices
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
@@ -41,7 +40,7 @@ from ringlog.net.wire_errors import number_of
 from ringlog.ring.stats import Stats
 from ringlog.shard.asker import Asker
 from ringlog.shard.commands import LENT, pack_lent
-from ringlog.shard.hosting import HostedPartition
+from ringlog.shard.hosting import HostedPartition, read_refusal
 
 INLINE_BYTES_MAX = 16 * KIB
 """Replies up to this size are copied into the reply ring; larger ones are lent."""
@@ -386,7 +385,7 @@ class FetchDesk:
         self._read_done(fetch)
 
     def _cold_failed(self, fetch: Fetch, hosted: HostedPartition, error: RinglogError | OSError) -> None:
-        self._add_error(fetch, hosted.partition, hosted, disk_error(hosted.name, "read", error))
+        self._add_error(fetch, hosted.partition, hosted, read_refusal(hosted, error))
         self._read_done(fetch)
 
     def _read_done(self, fetch: Fetch) -> None:

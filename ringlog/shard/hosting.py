@@ -16,7 +16,14 @@ from contextlib import contextmanager
 from ringlog.controller.image import MetadataImage, TopicState
 from ringlog.controller.topic_config import COMPRESSIONS, settings_of
 from ringlog.coordination.catalogue import INTERNAL_PREFIX
-from ringlog.errors import DiskFull, PartitionBusy, RinglogError, StaleMetadata
+from ringlog.errors import (
+    CorruptSegment,
+    DiskFull,
+    NotLeader,
+    PartitionBusy,
+    RinglogError,
+    StaleMetadata,
+)
 from ringlog.limits import MIB
 from ringlog.log.ages import history
 from ringlog.log.disk_space import floor_of, reserve_of, resume_of
@@ -80,6 +87,17 @@ def reopen_room(name: TopicPartition, disk_bytes: int) -> int:
     # What is kept in reserve is for the internal ones.
     is_internal = name.topic.startswith(INTERNAL_PREFIX)
     return min(REOPEN_ROOM_BYTES, floor_of(reserve_bytes) if is_internal else resume_of(reserve_bytes))
+
+
+def read_refusal(hosted: HostedPartition, error: RinglogError | OSError) -> RinglogError:
+    """What a reader is told when a read failed: of a hole that others do not have, to go to them. This replica is about
+    to leave them (`Replica.renewal`)."""
+    typed = disk_error(hosted.name, "read", error)
+    if isinstance(typed, CorruptSegment) and hosted.replica is not None and hosted.replica.is_spared:
+        return NotLeader(
+            f"{hosted.name}: this node lacks records that other replicas have. Fetch metadata, then retry"
+        )
+    return typed
 
 
 def log_settings(full: Mapping[str, str], *, replicated: bool = False) -> LogSettings:
@@ -146,6 +164,8 @@ class Hosting:
         """All settings of each, whoever has made them."""
         self._retry_at_ms: dict[int, int] = {}
         """Partitions that could not be opened, and when to try again."""
+        self._holed: set[int] = set()
+        """Partitions whose logs here lack something."""
 
     @property
     def settled(self) -> bool:
@@ -282,13 +302,26 @@ class Hosting:
         hosted.log.committed_offset = offset
         self._stats.partitions.started(hosted.partition, offset)
         self._stats.partitions.grown(hosted.partition, offset)
+        self.look_for_hole(hosted)
 
     def truncate(self, hosted: HostedPartition, offset: int, now_ms: int) -> None:
         """Give up what a partition holds from an offset on."""
         committed = hosted.log.committed_offset
         with self._reopening(hosted, now_ms):
             hosted.log = self.store.truncate(hosted.name, offset, now_ms=now_ms)
-        hosted.log.committed_offset = committed
+        hosted.log.committed_offset = (
+            committed if committed is None else min(committed, hosted.log.next_offset)
+        )
+        self.look_for_hole(hosted)
+
+    def look_for_hole(self, hosted: HostedPartition) -> None:
+        """Tell how many partitions lack something here: in this one a hole was found, or is none any more."""
+        is_here = self.hosted.get(hosted.partition) is hosted
+        if is_here and hosted.log.hole_offset is not None:
+            self._holed.add(hosted.partition)
+        else:
+            self._holed.discard(hosted.partition)
+        self._stats.counts["holed_partitions"] = len(self._holed)
 
     @contextmanager
     def _reopening(self, hosted: HostedPartition, now_ms: int) -> Iterator[None]:
@@ -358,6 +391,7 @@ class Hosting:
         ends = log.log_start_offset, log.readable_offset
         self._stats.partitions.host(partition, self.shard, *ends, history(log, now_ms), now_ms=now_ms)
         self._stats.counts["partitions"] = len(self.hosted)
+        self.look_for_hole(hosted)
         self._on_opened(hosted)
 
     def _is_replicated(self, partition: int) -> bool:
@@ -394,4 +428,5 @@ class Hosting:
     def _forget(self, found: HostedPartition) -> None:
         del self.hosted[found.partition], self.by_name[found.name]
         self._stats.counts["partitions"] = len(self.hosted)
+        self.look_for_hole(found)
         self._on_gone(found)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from ringlog.errors import OffsetNotAvailable, RinglogError, check
-from ringlog.log.events import disk_error
 from ringlog.log.reading import TimedOffset
 from ringlog.log.store import LogStore
 from ringlog.net.messages import EARLIEST, LATEST, FoundOffset, ListOffsetsReply, ListOffsetsRequest
 from ringlog.net.wire_errors import number_of
 from ringlog.shard.asker import Asker
-from ringlog.shard.hosting import HostedPartition, Hosting
+from ringlog.shard.hosting import HostedPartition, Hosting, read_refusal
 
 
 class OffsetQuestion:
@@ -49,7 +48,7 @@ class OffsetQuestion:
             self._answer(at, FoundOffset(hosted.partition, 0, offset, time_ms))
 
         def failed(error: RinglogError | OSError) -> None:
-            typed = disk_error(hosted.name, "read", error)
+            typed = read_refusal(hosted, error)
             self._answer(at, FoundOffset(hosted.partition, number_of(typed), -1, -1))
 
         self._store.search(hosted.name, lambda reader: reader.find_time(timestamp), done=done, failed=failed)

@@ -66,7 +66,7 @@ class ReplicaAnswers:
                 self._read(answer, hosted, want, share_of(want.bytes_max, answer.bytes_left, entries_left))
             else:
                 end = verdict.end if isinstance(verdict, Diverged) else (-1, -1)
-                answer.parts.append(_part(hosted, want, 0, *end))
+                answer.parts.append(_part(hosted, want, answer.plan.fetch.node, 0, *end))
         except RinglogError as error:
             self._failed(answer, want, error)
 
@@ -101,7 +101,7 @@ class ReplicaAnswers:
             slices.release()
             answer.put_back([want.partition])
             return
-        answer.parts.append(_part(hosted, want, slices.nbytes))
+        answer.parts.append(_part(hosted, want, answer.plan.fetch.node, slices.nbytes))
         answer.slices.append(slices)
         answer.bytes_left -= slices.nbytes
 
@@ -132,9 +132,12 @@ def _leads(hosted: HostedPartition, leader_epoch: int) -> bool:
     return leader is not None and leader.view.leader_epoch == leader_epoch
 
 
-def _part(hosted: HostedPartition, want: Want, nbytes: int, epoch: int = -1, offset: int = -1) -> Part:
+def _part(
+    hosted: HostedPartition, want: Want, node: int, nbytes: int, epoch: int = -1, offset: int = -1
+) -> Part:
     replica = hosted.replica
     assert replica is not None and replica.view is not None
+    leader = replica.leader
     return Part(
         want.partition,
         0,
@@ -145,4 +148,5 @@ def _part(hosted: HostedPartition, want: Want, nbytes: int, epoch: int = -1, off
         nbytes,
         epoch,
         offset,
+        leader is not None and not leader.counts_on(node),
     )

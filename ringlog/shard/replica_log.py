@@ -36,8 +36,15 @@ class HostedLog:
         return self._log.held_offset
 
     @property
+    def hole_offset(self) -> int | None:
+        return self._log.hole_offset
+
+    @property
     def last_epoch(self) -> int:
         return self._log.epochs.latest
+
+    def epoch_below(self, offset: int) -> int:
+        return self._log.epochs.latest_below(offset)
 
     def end_of(self, epoch: int) -> EpochEnd | None:
         found = self._log.epochs.end_of(epoch, self._log.next_offset)

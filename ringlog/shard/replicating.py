@@ -12,12 +12,13 @@ from functools import partial
 
 from ringlog.controller.cluster_settings import move_bytes_per_s
 from ringlog.controller.records import Partition
-from ringlog.errors import CorruptFrame, NotLeader, PartitionBusy, ReplicaHalted, RinglogError
+from ringlog.errors import CorruptFrame, CorruptSegment, NotLeader, PartitionBusy, ReplicaHalted, RinglogError
 from ringlog.limits import REPLICA_FETCH_BYTES, REPLICA_LULL_MS, REPLICA_MARK_MS
 from ringlog.log.replicated import append_as_they_are
 from ringlog.log.store import LogStore
 from ringlog.net.cluster_messages import AlterIsrReply
 from ringlog.net.framing import Flag
+from ringlog.net.wire_errors import number_of
 from ringlog.records.scan import check_rows
 from ringlog.replication.fetcher import Fetcher
 from ringlog.replication.follower import Append, BatchSpan, BeginAt, Truncate
@@ -40,6 +41,7 @@ FOLLOW_MEMORY_SHARE = 4
 """An answer to a follower takes no more than one in so many bytes of its shard's memory."""
 
 _ERROR = int(Flag.ERROR)
+_CORRUPT_SEGMENT = number_of(CorruptSegment(""))
 _log = logging.getLogger(__name__)
 Lane = tuple[int, int]
 """A node, and a shard of it."""
@@ -147,6 +149,8 @@ class ReplicationDesk:
             self._leading[hosted.partition] = hosted
         if replica.renewal is not None:
             self._look_ms = 0  # nobody leads, or could lead, before the controller has answered
+        if hosted.log.has_spares and replica.is_whole:
+            self._store.drop_spares(hosted.name)
         if changed:
             self._unfollow(hosted.partition)
             if replica.leader is None:
@@ -162,7 +166,31 @@ class ReplicationDesk:
                 _log.error("%s takes part in nothing: %s", hosted.name, replica.halted)
             self._role_changed(hosted)
             self._send_plans(self._desk.grown(hosted.partition, now_ms), now_ms)
+        elif hosted.log.hole_offset is not None:
+            self._ask_anew(hosted)
         self._advanced(hosted, now_ms)
+
+    def holed(self, hosted: HostedPartition, now_ms: int) -> None:
+        """A hole was found in a log, or its start has moved past one: it is in sync no more, or may be again."""
+        replica, image = hosted.replica, self._hosting.image
+        broker = image.brokers.get(image.node_id)
+        if replica is None or broker is None:
+            return
+        replica.look(HostedLog(hosted.log), broker.broker_epoch)
+        if replica.renewal is not None:
+            self._leading[hosted.partition] = hosted
+            self._look_ms = 0
+            self._hasten(now_ms)
+        elif replica.leader is None:
+            self._leading.pop(hosted.partition, None)
+        self._ask_anew(hosted)
+
+    def _ask_anew(self, hosted: HostedPartition) -> None:
+        """A follower's log counts for less than its leader was told: it says so in a conversation of its own."""
+        lane, replica = self._lane_of.get(hosted.partition), hosted.replica
+        if lane is not None and replica is not None:
+            self._fetchers[lane].reopened()
+            self._fetchers[lane].add(replica, HostedLog(hosted.log))
 
     def _view(self, hosted: HostedPartition, record: Partition) -> PartitionView:
         config = self._hosting.config_of(hosted.partition)
@@ -288,6 +316,8 @@ class ReplicationDesk:
         replica = hosted.replica
         if replica is None:
             return
+        if replica.renewal is not None:
+            self.holed(hosted, now_ms)
         if replica.leader is not None:
             self._send_plans(self._desk.grown(hosted.partition, now_ms), now_ms)
         elif replica.follower is not None:
@@ -312,6 +342,10 @@ class ReplicationDesk:
             try:
                 if part.error:
                     fetcher.pause(part.partition, now_ms)
+                    if part.error == _CORRUPT_SEGMENT:
+                        self._tell_once(
+                            part.partition, "its leader lacks records itself, and no other is in sync"
+                        )
                 else:
                     self._take_part(self._hosting.find(part.partition), part, data, now_ms)
                     fetcher.slow_down(part, now_ms)
@@ -320,18 +354,21 @@ class ReplicationDesk:
             except ReplicaHalted as halted:
                 self._halt(part.partition, halted)
             except (RinglogError, OSError) as error:
-                # It is tried again and again: said once is enough.
-                if self._told.get(part.partition) != str(error):
-                    self._told[part.partition] = str(error)
-                    _log.warning("partition id %d cannot follow: %s", part.partition, error)
+                self._tell_once(part.partition, str(error))
                 fetcher.pause(part.partition, now_ms)
             else:
-                if self._told:
+                if self._told and not part.error:
                     self._told.pop(part.partition, None)
         if fetcher.waits_for_flush(now_ms):
             self._hasten(now_ms + REPLICA_LULL_MS)
             return False
         return True
+
+    def _tell_once(self, partition: int, why: str) -> None:
+        """It is tried again and again: said once is enough."""
+        if self._told.get(partition) != why:
+            self._told[partition] = why
+            _log.warning("partition id %d cannot follow: %s", partition, why)
 
     def _take_part(self, hosted: HostedPartition, part: Part, data: memoryview, now_ms: int) -> None:
         replica = hosted.replica
@@ -364,7 +401,7 @@ class ReplicationDesk:
 
     def _truncate(self, hosted: HostedPartition, offset: int, now_ms: int) -> None:
         self._hosting.truncate(hosted, offset, now_ms)
-        _log.info("%s is cut to %d, as its leader's history says", hosted.name, offset)
+        _log.info("%s is cut to %d, to be continued as its leader has it", hosted.name, offset)
         replica = hosted.replica
         assert replica is not None
         self._fetchers[self._lane_of[hosted.partition]].add(replica, HostedLog(hosted.log))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from ringlog.errors import InvalidRequest, RinglogError, check
 from ringlog.limits import SPLIT_POINTS_MAX
-from ringlog.log.events import disk_error
 from ringlog.log.reading import SplitPoints
 from ringlog.log.store import LogStore
 from ringlog.net.messages import FoundSplit, SplitPointsReply, SplitPointsRequest, SplitQuery
 from ringlog.net.wire_errors import number_of
 from ringlog.shard.asker import Asker
-from ringlog.shard.hosting import Hosting
+from ringlog.shard.hosting import Hosting, read_refusal
 
 
 class SplitQuestion:
@@ -42,7 +41,7 @@ class SplitQuestion:
             self._answer(at, FoundSplit(query.partition, 0, points.step_bytes, points.offsets))
 
         def failed(error: RinglogError | OSError) -> None:
-            typed = disk_error(hosted.name, "read", error)
+            typed = read_refusal(hosted, error)
             self._answer(at, FoundSplit(query.partition, number_of(typed), 0, []))
 
         self._store.search(

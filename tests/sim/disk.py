@@ -54,7 +54,11 @@ class Journal:
 
     def rot(self, at: int) -> None:
         """What was flushed here can no longer be read."""
-        self.flushed[at] = self.items[at] = Rotten(at)
+        self.put(at, Rotten(at))
+
+    def put(self, at: int, item: Any) -> None:
+        """Something else stands where this was flushed."""
+        self.flushed[at] = self.items[at] = item
 
     def _write(self, change: Callable[[list[Any]], None]) -> None:
         change(self.items)

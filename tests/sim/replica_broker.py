@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
 
-from ringlog.errors import OutOfOrderSequence, ReplicaHalted, RinglogError
+from ringlog.errors import (
+    CorruptSegment,
+    OutOfOrderSequence,
+    PartitionBusy,
+    ReplicaHalted,
+    RinglogError,
+)
 from ringlog.limits import REPLICA_FETCH_BYTES
 from ringlog.net.wire_errors import number_of
 from ringlog.replication.fetcher import Fetcher
@@ -101,6 +107,8 @@ class Watcher:
     def moved(self, nbytes: int) -> None: ...
 
     def reopened(self, node: int, partition: int) -> None: ...
+
+    def cut(self, node: int, partition: int, offset: int) -> None: ...
 
 
 class SimBroker:
@@ -221,6 +229,11 @@ class SimBroker:
         """No replica here may lack what the metadata say that it holds."""
         return all(hosted.replica.renewal is None for hosted in self.hosted.values())
 
+    @property
+    def is_whole(self) -> bool:
+        """No log here lacks anything."""
+        return all(hosted.log.hole_offset is None for hosted in self.hosted.values())
+
     def reopen(self, kept: Random, *, rotten: bool = False) -> None:
         """What a shard's process does that died and was started again: the node is still registered, and leads what it
         led; what the replicas knew is gone, and of what was not flushed some is; `rotten`: also of what was."""
@@ -235,6 +248,21 @@ class SimBroker:
             self._watcher.reopened(self.node, partition)
             if view is not None:
                 self._follow(hosted, view, resumed=True)
+
+    def holed(self, partition: int) -> None:
+        """Somebody met a hole in a log."""
+        hosted = self.hosted[partition]
+        hosted.log.look_for_hole()
+        hosted.replica.look(hosted.log, self.node_epoch)
+        hosted.proposed_ms = 0.0
+        self._ask_anew(hosted)
+
+    def _ask_anew(self, hosted: Hosted) -> None:
+        follower = hosted.replica.follower
+        if follower is not None:
+            fetcher = self._fetcher(follower.view.leader)
+            fetcher.reopened()
+            fetcher.add(hosted.replica, hosted.log)
 
     def _follow(self, hosted: Hosted, view: PartitionView, *, resumed: bool = False) -> None:
         replica, partition = hosted.replica, view.partition
@@ -256,6 +284,8 @@ class SimBroker:
                     fetcher.reopened()
                 fetcher.add(replica, hosted.log)
             self._send_plans(self._desk.grown(partition, self._now_ms()))
+        elif hosted.log.hole_offset is not None:
+            self._ask_anew(hosted)
         if replica.high_watermark > before:
             self._committed([partition])
 
@@ -360,8 +390,13 @@ class SimBroker:
         if isinstance(verdict, BeginsLater):
             return Part(want.partition, 0, epoch, *facts), []
         assert isinstance(verdict, Serve)
-        read = log.read(verdict.offset, log.readable_offset, SERVED_BATCHES_MAX)
-        return Part(want.partition, 0, epoch, *facts, len(read) * BATCH_BYTES), read
+        try:
+            read = log.read(verdict.offset, log.readable_offset, SERVED_BATCHES_MAX)
+        except CorruptSegment as error:
+            return Part(want.partition, number_of(error), epoch, *facts), []
+        leader = replica.must_lead()
+        is_free = not leader.counts_on(node)
+        return Part(want.partition, 0, epoch, *facts, len(read) * BATCH_BYTES, is_free=is_free), read
 
     def _poll(self, client: int, message: Poll) -> None:
         hosted = self.hosted.get(message.partition)
@@ -369,11 +404,11 @@ class SimBroker:
             if hosted is None:
                 raise ReplicaHalted("not here")
             leader = hosted.replica.must_lead()
+            watermark = leader.high_watermark
+            read = tuple(hosted.log.read(message.offset, watermark, SERVED_BATCHES_MAX)) if watermark else ()
         except RinglogError as error:
             self.machine.send(client, Polls(message.correlation, message.offset, (), -1, error.code))
             return
-        watermark = leader.high_watermark
-        read = tuple(hosted.log.read(message.offset, watermark, SERVED_BATCHES_MAX)) if watermark else ()
         self.machine.send(client, Polls(message.correlation, message.offset, read, watermark))
 
     # -- following -------------------------------------------------------------------------------------------------
@@ -403,7 +438,11 @@ class SimBroker:
             except ReplicaHalted as halted:
                 hosted.replica.halt(halted)
                 continue
+            except PartitionBusy:
+                fetcher.pause(part.partition, self._now_ms())
+                continue
             if isinstance(action, Truncate):
+                self._watcher.cut(self.node, part.partition, action.offset)
                 hosted.log.truncate(action.offset)
                 self._flush(hosted)
             elif isinstance(action, Append):
@@ -429,14 +468,14 @@ class SimBroker:
         self._send_plans(self._desk.expire(now_ms))
         self._ask()
         for hosted in self._to_look_after():
-            leader = hosted.replica.leader
+            leader, renewal = hosted.replica.leader, hosted.replica.renewal
             proposal: IsrProposal | None = None
-            if leader is not None:
+            if leader is not None and renewal is None:
                 proposal = leader.propose(
                     hosted.log, self.lag_ms_max, now_ms, lambda node, epoch: self._lives.get(node) == epoch
                 )
             if proposal is None and now_ms - hosted.proposed_ms >= PROPOSE_AGAIN_MS:
-                proposal = leader.pending if leader is not None else hosted.replica.renewal
+                proposal = renewal or (leader.pending if leader is not None else None)
             if proposal is not None:
                 hosted.proposed_ms = now_ms
                 self.machine.send(CONTROLLER, proposal)

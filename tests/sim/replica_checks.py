@@ -71,6 +71,16 @@ class ReplicaWatcher(Watcher):
         for key in [key for key in self._watermarks if key[0] == partition and key[2] == node]:
             del self._watermarks[key]
 
+    def cut(self, node: int, partition: int, offset: int) -> None:
+        """Who is in sync, by the controller's word, cuts nothing that is committed."""
+        committed, decided = self.committed.get(partition), self.views.get(partition)
+        if not committed or decided is None or node not in decided.isr or node == self.hurt:
+            return
+        if decided.leader_epoch >= self.unclean.get(partition, -1) and offset <= committed[-1].last_offset:
+            raise CheckFailed(
+                f"partition {partition}: node {node}, in sync, cuts its log to {offset}; {committed[-1]} is committed"
+            )
+
     def moved(self, nbytes: int) -> None:
         self.moved_bytes += nbytes
 

@@ -224,8 +224,9 @@ class SimController:
         """Who may lack what it held is in sync no more, unless it is the last."""
         others = tuple(member for member in view.isr if member != node)
         leader, epoch = view.leader, view.leader_epoch
+        epoch += leader != NO_LEADER
         if leader == node:
-            leader, epoch = next((member for member in others if self._alive(member)), node), epoch + 1
+            leader = next((member for member in others if self._alive(member)), node)
         isr = others if others and leader != node else view.isr
         self._change(view._replace(leader=leader, leader_epoch=epoch, isr=isr), also_same=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ringlog.errors import check
+from ringlog.errors import CorruptSegment, check
 from ringlog.log.batch import BatchInfo
 from ringlog.log.epochs import EpochHistory
 from ringlog.log.producers import ProducerTable, Repeat
@@ -40,6 +40,28 @@ class SimBatch(NamedTuple):
         return BatchInfo(BATCH_BYTES, len(self.records), 0, self.producer_id, 0, self.base_sequence)
 
 
+class LostBatch(NamedTuple):
+    """What a log knows of a batch whose bytes are gone: its segment is in quarantine, or missing."""
+
+    was: SimBatch
+
+    @property
+    def base_offset(self) -> int:
+        return self.was.base_offset
+
+    @property
+    def last_offset(self) -> int:
+        return self.was.last_offset
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.was.leader_epoch
+
+    @property
+    def info(self) -> BatchInfo:
+        return self.was.info
+
+
 class SimLog:
     """One replica's log. Everything in it is read from the journal when it is opened."""
 
@@ -61,14 +83,20 @@ class SimLog:
         """How often it was cut: a flush that began before says nothing of what was appended since."""
         self._rebuild()
 
+    def look_for_hole(self) -> None:
+        """Find out where something lacks first."""
+        lost = (batch.base_offset for batch in self.batches if isinstance(batch, LostBatch))
+        self.hole_offset = next(lost, None)
+
     def _rebuild(self) -> None:
+        self.look_for_hole()
         self.epochs = EpochHistory()
         self.producers = ProducerTable()
         self._end = 0
         for batch in self.batches:
             self._note(batch)
 
-    def _note(self, batch: SimBatch) -> None:
+    def _note(self, batch: SimBatch | LostBatch) -> None:
         check(batch.base_offset >= self._end, "offsets grow")
         self.epochs.note(batch.leader_epoch, batch.base_offset)
         self.producers.note(batch.info, batch.base_offset, 0)
@@ -103,6 +131,9 @@ class SimLog:
     @property
     def last_epoch(self) -> int:
         return self.epochs.latest
+
+    def epoch_below(self, offset: int) -> int:
+        return self.epochs.latest_below(offset)
 
     def end_of(self, epoch: int) -> EpochEnd | None:
         found = self.epochs.end_of(epoch, self._end)
@@ -141,7 +172,8 @@ class SimLog:
         self.flushed_offset = max(self.flushed_offset, min(offset, self._end))
 
     def read(self, offset: int, limit: int, batches_max: int) -> list[SimBatch]:
-        """Batches from the one that holds the offset on, all of them below the limit."""
+        """Batches from the one that holds the offset on, all of them below the limit. Raises CorruptSegment for one
+        that is lost."""
         low, high = 0, len(self.batches)
         while low < high:
             middle = (low + high) // 2
@@ -149,5 +181,8 @@ class SimLog:
                 low = middle + 1
             else:
                 high = middle
-        found = self.batches[low : low + batches_max]
-        return [batch for batch in found if batch.last_offset < limit]
+        found = [batch for batch in self.batches[low : low + batches_max] if batch.last_offset < limit]
+        lost = next((at for at, batch in enumerate(found) if isinstance(batch, LostBatch)), len(found))
+        if found and lost == 0:
+            raise CorruptSegment(f"what stood at {offset} is lost")
+        return found[:lost]

@@ -18,15 +18,12 @@ from ringlog.replication.follower import Follower
 from ringlog.replication.leader import Diverged, Leader
 from ringlog.replication.messages import Part, Want
 from ringlog.replication.replica import Replica
-from ringlog.replication.view import EpochEnd, IsrProposal, PartitionView, ReplicaLog
-from tests.sim.faults import KINDS
+from ringlog.replication.view import EpochEnd, IsrProposal, PartitionView, ReplicaLog, WholePart
 from tests.sim.replica_broker import SimBroker
 from tests.sim.replica_controller import SimController
 from tests.sim.replica_log import SimLog
 from tests.sim.replica_real_controller import RealController
-from tests.sim.replicas import replicas, replicas_short, unclean
-
-ALL_KINDS = (*KINDS, "rot", "wipe", "reopen")
+from tests.sim.replicas import ALL_KINDS, HOLE_KINDS, replicas, replicas_short, unclean
 
 
 @dataclass(frozen=True)
@@ -126,7 +123,9 @@ def _starting_afresh(method: Callable[..., bool]) -> Callable[..., bool]:
     return follow
 
 
-def _trusting_its_log(self: Replica, view: PartitionView, node_epoch: int) -> IsrProposal | None:
+def _trusting_its_log(
+    self: Replica, view: PartitionView, log: ReplicaLog, node_epoch: int
+) -> IsrProposal | None:
     """Replica._due_renewal of one that needs a new epoch to lead in, and thinks that it lacks nothing."""
     if self._reopened_in is None or view.leader != self.node or view.leader_epoch > self._reopened_in:
         self._reopened_in = None
@@ -137,6 +136,41 @@ def _trusting_its_log(self: Replica, view: PartitionView, node_epoch: int) -> Is
 def _trusting_its_word(image: MetadataImage, partition: Partition, node_id: int) -> Partition:
     """leaders.relieved, of a controller that thinks so, too."""
     return leaders_module.renewed(partition)
+
+
+class _Unread:
+    """A log of which nobody knows that something lacks in it."""
+
+    hole_offset = None
+
+    def __init__(self, log: ReplicaLog) -> None:
+        self._log = log
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+
+def _seeing_no_hole(method: Callable[..., object]) -> Callable[..., object]:
+    """A method of a replica or follower, which looks at how far its log reaches and at nothing else."""
+
+    def blind(self: object, *given: object) -> object:
+        return method(self, *[_Unread(one) if isinstance(one, SimLog) else one for one in given])
+
+    return blind
+
+
+def _taking_itself_for_free(method: Callable[..., object]) -> Callable[..., object]:
+    """Follower.take of one that goes by the metadata that it has."""
+
+    def take(self: Follower, part: Part, batches: object, log: ReplicaLog) -> object:
+        return method(self, msgspec.structs.replace(part, is_free=True), batches, log)
+
+    return take
+
+
+def _impatiently(self: Follower, log: ReplicaLog) -> ReplicaLog:
+    """Follower._asked_for of one that does not wait until nobody counts on it."""
+    return log if log.hole_offset is None else WholePart(log, log.hole_offset)
 
 
 def _ending_at_any_refusal(
@@ -192,6 +226,24 @@ MUTANTS: dict[str, Mutant] = {
     "who opened a rotten log anew goes on to lead, in another epoch": Mutant(
         [(Replica, "_due_renewal", _trusting_its_log), (leaders_module, "relieved", _trusting_its_word)],
         ("reopen", "reopen", "reopen", "kill", "isolate", "slow_disk"),
+    ),
+    "a replica with a hole counts as in sync": Mutant(
+        [
+            (Replica, "_due_renewal", _seeing_no_hole(Replica._due_renewal)),
+            (Follower, "want", _seeing_no_hole(Follower.want)),
+            (Follower, "take", _seeing_no_hole(Follower.take)),
+        ],
+        HOLE_KINDS,
+    ),
+    "who has a hole goes on to lead": Mutant(
+        [(Replica, "_due_renewal", _seeing_no_hole(Replica._due_renewal))], HOLE_KINDS
+    ),
+    "a log is cut to its hole while others count on it": Mutant(
+        [
+            (Follower, "_asked_for", _impatiently),
+            (Follower, "take", _taking_itself_for_free(Follower.take)),
+        ],
+        HOLE_KINDS,
     ),
     "a refused copy ends a proposal that was taken": Mutant(
         [(Leader, "refused", _ending_at_any_refusal)],

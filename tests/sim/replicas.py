@@ -15,6 +15,7 @@ from tests.sim.replica_broker import SimBroker
 from tests.sim.replica_checks import ReplicaWatcher, check_acks, check_clients, check_replicas
 from tests.sim.replica_clients import LossyProducer, SimConsumer, SimProducer
 from tests.sim.replica_controller import CONTROLLER, SimController
+from tests.sim.replica_log import LostBatch
 from tests.sim.replica_real_controller import BriskController, LossyController, RealController
 from tests.sim.scheduler import Scheduler
 from tests.support.checkers.recording import AnyEvent
@@ -23,6 +24,9 @@ NODES = (1, 2, 3)
 PARTITIONS = (1, 2)
 FIRST_CLIENT = 1_000
 SETTLE_MS = 60_000.0
+ALL_KINDS = (*KINDS, "rot", "wipe", "reopen", "hole")
+HOLE_KINDS = ("hole", "hole", "hole", *KINDS, "reopen")
+"""Those under which segments that were lost are mended."""
 UNCLEAN_KINDS = ("kill", "kill", "kill", "power", "pause", "isolate", "slow_disk", "rough", "wipe")
 """Those that leave a partition without anybody in sync."""
 
@@ -49,12 +53,16 @@ class ReplicaStorm(Storm):
             self._hurt = hurt = None
         return hurt is not None and not self._over
 
-    def _may_hurt(self) -> bool:
-        """Whether the others are sure to be elected: they are up, connected and in sync."""
+    def _may_hurt(self, one: Machine | None = None) -> bool:
+        """Whether the others are sure to be elected: they are up, connected and in sync. `one`: that need not be."""
+        apart = set() if one is None else {one.node_id}
         return (
             self._network.is_whole
             and all(machine.up and not machine.paused for machine in self._machines)
-            and all(set(view.isr) == set(view.replicas) for view in self._world.controller.views.values())
+            and all(
+                set(view.replicas) - set(view.isr) <= apart for view in self._world.controller.views.values()
+            )
+            and all(machine.process.is_whole for machine in self._machines)
         )
 
     def _reopen(self, machine: Machine, lasts_ms: float) -> None:
@@ -92,6 +100,31 @@ class ReplicaStorm(Storm):
                     self._note(f"item {at} rots on {machine.node_id}, which is down")
             self._hurt, self._world.watcher.hurt = machine, machine.node_id
             self._later(lasts_ms, "start", machine)
+
+    def _hole(self, machine: Machine, lasts_ms: float) -> None:
+        """A sealed segment is lost, of any replica while all others are in sync: found at once, or at the next start.
+        Nobody's disk loses more until that is mended; all else goes on."""
+        if not self._may_hurt(machine):
+            return
+        choose = self._scheduler.random
+        partition = choose.choice(sorted(machine.process.hosted))
+        journal = machine.disk.journal(f"p{partition}")
+        committed = self._world.watcher.committed.get(partition, [])
+        if len(committed) < 3:
+            return
+        at = choose.randrange(len(committed) - 2)
+        if at >= min(len(journal.flushed), len(journal.items)) or journal.flushed[at] != committed[at]:
+            return
+        is_found = choose.random() < 0.5
+        self._note(
+            f"item {at} of {partition} is lost on {machine.node_id}{', which is up' if is_found else ''}"
+        )
+        if not is_found:
+            machine.kill()
+            self._later(lasts_ms, "start", machine)
+        journal.put(at, LostBatch(committed[at]))
+        if is_found:
+            machine.process.holed(partition)
 
     def _wipe(self, machine: Machine, lasts_ms: float) -> None:
         if self._may_hurt():
@@ -210,7 +243,7 @@ class BriskBroker(SimBroker):
     lag_ms_max = SimBroker.lag_ms_max // 4
 
 
-def replicas_short(seed: int, kinds: Sequence[str] = (*KINDS, "rot", "wipe", "reopen")) -> list[str]:
+def replicas_short(seed: int, kinds: Sequence[str] = ALL_KINDS) -> list[str]:
     """The same promises in a short storm of short faults: several seeds for the time of one."""
     return replicas(
         seed, broker=BriskBroker, controller=BriskController, kinds=kinds, storm_ms=2_000.0, haste=4
@@ -237,7 +270,7 @@ def replicas(
     *,
     broker: type[SimBroker] = SimBroker,
     controller: type[SimController] = RealController,
-    kinds: Sequence[str] = (*KINDS, "rot", "wipe", "reopen"),
+    kinds: Sequence[str] = ALL_KINDS,
     storm_ms: float = 8_000.0,
     haste: float = 1,
 ) -> list[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tests.sim.counter import counter
 from tests.sim.members import members
 from tests.sim.metadata import metadata
 from tests.sim.quorum import quorum, quorum_brisk, quorum_short
 from tests.sim.replay import Scenario
-from tests.sim.replicas import replicas, replicas_short, unclean
+from tests.sim.replicas import HOLE_KINDS, replicas, replicas_short, unclean
 
 SCENARIOS: dict[str, Scenario] = {
     "counter": counter,
@@ -17,6 +19,7 @@ SCENARIOS: dict[str, Scenario] = {
     "quorum_brisk": quorum_brisk,
     "quorum_short": quorum_short,
     "replicas": replicas,
+    "replicas_holes": partial(replicas_short, kinds=HOLE_KINDS),
     "replicas_short": replicas_short,
     "unclean": unclean,
 }

@@ -8,7 +8,7 @@ import pytest
 
 from tests.sim.replay import run_seeds
 from tests.sim.replica_mutants import MUTANTS
-from tests.sim.replicas import replicas, replicas_short, unclean
+from tests.sim.replicas import HOLE_KINDS, replicas, replicas_short, unclean
 from tests.support.amounts import amount
 
 SEEDS = 1_000
@@ -29,6 +29,18 @@ def test_nothing_is_lost_in_very_many_short_storms(part):
     seeds = range(first, first + amount(150, 10 * SEEDS))
     ran = run_seeds("replicas_short", replicas_short, seeds, within_s=amount(20, 3_000))
     assert ran >= 10, "the simulator has become too slow to show anything"
+
+
+def test_what_rots_or_is_missing_is_mended_from_the_others_whatever_else_happens():
+    told = []
+
+    def scenario(seed: int) -> list[str]:
+        story = replicas_short(seed, HOLE_KINDS)
+        told.append(any("is lost" in line for line in story))
+        return story
+
+    run_seeds("replicas_holes", scenario, range(amount(60, 5 * SEEDS)), within_s=amount(20, 1_500))
+    assert sum(told) > len(told) // 6, "too few of them lose anything at all"
 
 
 def test_an_unclean_election_takes_no_more_than_it_must():

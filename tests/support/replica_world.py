@@ -23,6 +23,7 @@ class MemoryLog:
         self._end = 0
         self.add(batches or [])
         self.held_offset = self._end
+        self.hole_offset: int | None = None
 
     def add(self, batches: list[BatchSpan]) -> None:
         for batch in batches:
@@ -45,6 +46,9 @@ class MemoryLog:
     @property
     def last_epoch(self) -> int:
         return self.epochs.latest
+
+    def epoch_below(self, offset: int) -> int:
+        return self.epochs.latest_below(offset)
 
     def end_of(self, epoch: int) -> EpochEnd | None:
         found = self.epochs.end_of(epoch, self._end)
@@ -109,7 +113,8 @@ def answer(leader: Node, follower: Node, want: Want, now_ms: int) -> tuple[Part,
     verdict = replica.must_lead().fetched(follower.node, follower.node_epoch, want, log, now_ms)
     assert replica.view is not None
     facts = (want.fetch_offset, replica.high_watermark, log.start_offset)
-    part = Part(PARTITION, 0, replica.view.leader_epoch, *facts)
+    is_free = not replica.must_lead().counts_on(follower.node)
+    part = Part(PARTITION, 0, replica.view.leader_epoch, *facts, is_free=is_free)
     if isinstance(verdict, Diverged):
         return Part(PARTITION, 0, replica.view.leader_epoch, *facts, 0, *verdict.end), []
     if isinstance(verdict, BeginsLater):

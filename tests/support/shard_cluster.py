@@ -157,7 +157,7 @@ class ShardCluster:
         if self.record.leader == node:
             self.elect(others[0] if others else node, isr=others or self.record.isr)
         else:
-            self.tell(isr=others)
+            self.elect(self.record.leader, isr=others)
 
     def refuse(self, node: int, number: int, error: int) -> None:
         """A leader is told that the proposal which it sent with a request was not taken; and how the partition is."""

@@ -308,7 +308,9 @@ def test_a_follower_that_may_lack_what_it_held_is_in_sync_no_more():
     assert alter(image, 3, IsrChange(mine.partition, *epochs, [], renews=True)).partitions[0].error == 0
     after = image.partitions[mine.partition]
     assert (after.leader, set(after.isr)) == (2, {1, 2})
-    assert (after.leader_epoch, after.partition_epoch) == (mine.leader_epoch, mine.partition_epoch + 1)
+    assert (after.leader_epoch, after.partition_epoch) == (mine.leader_epoch + 1, mine.partition_epoch + 1), (
+        "what it said that it held, in the old epoch, counts no more"
+    )
 
 
 def test_who_may_lack_what_it_held_and_is_the_last_in_sync_leads_in_a_new_epoch():

@@ -338,3 +338,24 @@ def test_a_refusal_for_a_partition_that_is_led_elsewhere_changes_nothing():
     cluster.elect(2)
     cluster.refuse(1, number, STALE)
     assert cluster.worlds[1].core.hosting.hosted[PARTITION].replica.leader is None
+
+
+def test_who_left_because_it_may_lack_what_it_held_is_not_taken_back_for_what_it_said_before():
+    cluster = ShardCluster()
+    cluster.worlds[1].produce(b"a")
+    cluster.run()
+    cluster.cut.add(3)
+    cluster.restart_shard(3)
+    cluster.run(10, after_ms=50)
+    assert renewals_of(cluster, 3), "it asks the controller, and its leader hears nothing of it"
+    cluster.relieve(3)
+    cluster.run(20, after_ms=50)
+    assert cluster.controllers[1].take() == [], "the leader knows that it held all, of an epoch that is over"
+    cluster.cut.clear()
+    cluster.run(60, after_ms=100)
+    assert set(cluster.answer_proposals()) == {(1, 2, 3)}
+
+
+def renewals_of(cluster: ShardCluster, node: int) -> list[bool]:
+    frames = cluster.controllers[node].take()
+    return [change.renews for frame in frames for change in decode_body(frame.body, AlterIsrRequest).changes]
