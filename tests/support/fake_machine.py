@@ -26,6 +26,7 @@ class FakeMachine:
         self.shm: tuple[int, int] | None = (16 * GIB, 16 * GIB)
         self.disk: tuple[int, int] = (500 * GIB, 1000 * GIB)
         self.device = "259:2"
+        self.writable = True
         self.write("proc/sys/kernel/osrelease", "6.8.0-45-generic\n")
         self.write("proc/sys/kernel/io_uring_disabled", "0\n")
         self.write("proc/self/status", "Name:\tpython\nSeccomp:\t0\nCpus_allowed_list:\t0-3\n")
@@ -88,6 +89,7 @@ class FakeMachine:
             root=str(self.root),
             space=lambda path: self.shm if path == "/dev/shm" else self.disk,
             device=lambda path: self.device,
+            writable=lambda path: self.writable,
             refusal=lambda: self.refusal,
             interpreter=lambda: self.interpreter,
         )

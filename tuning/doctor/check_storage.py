@@ -22,6 +22,22 @@ _SLOW_OPTIONS = {
 }
 
 
+def check_data_directory(facts: SystemFacts) -> Finding:
+    """A node makes its directory, and writes there."""
+    storage = facts.storage
+    is_refused = storage.writable is False
+    return Finding(
+        check="directory",
+        level=Level.BROKEN if is_refused else Level.OK,
+        found=f"{storage.directory}{' may not be written by this user' if is_refused else ''}",
+        wanted="one that this user may write, or make",
+        cost="a node cannot start there" if is_refused else "",
+        fix="ringlog start --data-dir DIR, with DIR of this user; or run it as the user that owns the data"
+        if is_refused
+        else "",
+    )
+
+
 def check_file_system(facts: SystemFacts) -> Finding:
     """ext4 and XFS take direct, durable, asynchronous writes into reserved space."""
     kind = facts.storage.file_system

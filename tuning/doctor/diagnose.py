@@ -21,6 +21,7 @@ from tuning.doctor.check_machine import (
     check_numa,
 )
 from tuning.doctor.check_storage import (
+    check_data_directory,
     check_device,
     check_file_system,
     check_mount,
@@ -44,6 +45,7 @@ CHECKS: tuple[Callable[[SystemFacts], Finding], ...] = (
     check_numa,
     check_clock,
     check_interpreter,
+    check_data_directory,
     check_file_system,
     check_mount,
     check_device,

@@ -9,6 +9,8 @@ class StorageFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Where the bytes of a directory end up. Empty text, or None: this kernel or container does not tell."""
 
     directory: str
+    writable: bool | None = None
+    """Whether this user may write there, or make it; None: an earlier version did not ask."""
     file_system: str = ""
     mount_point: str = ""
     mount_options: tuple[str, ...] = ()

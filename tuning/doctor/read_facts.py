@@ -40,6 +40,11 @@ def device_number(path: str) -> str:
     return f"{os.major(number)}:{os.minor(number)}"
 
 
+def may_write(path: str) -> bool:
+    """Whether this user may make files in a directory."""
+    return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)
+
+
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """Where facts come from. Tests give trees and functions of their own."""
 
@@ -50,6 +55,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     """Where marks of containers lie."""
     space: Callable[[str], tuple[int, int] | None] = space_of
     device: Callable[[str], str] = device_number
+    writable: Callable[[str], bool] = may_write
     refusal: Callable[[], str | None] = try_io_uring
     interpreter: Callable[[], tuple[str, bool]] = describe_interpreter
 
@@ -114,6 +120,7 @@ def read_storage(directory: str, sources: Sources | None = None) -> StorageFacts
     space = sources.space(path)
     return StorageFacts(
         directory=directory,
+        writable=sources.writable(path),
         file_system=mount.file_system if mount else "",
         mount_point=mount.mount_point if mount else "",
         mount_options=mount.options if mount else (),

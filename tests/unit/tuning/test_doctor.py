@@ -9,12 +9,12 @@ import pytest
 from tests.support.fake_machine import GIB, LIMITS
 from tuning.doctor.diagnose import CHECKS, diagnose
 from tuning.doctor.finding import Level, worst
-from tuning.doctor.read_facts import read_facts
+from tuning.doctor.read_facts import read_facts, read_storage
 
 NAMES = [
     "kernel", "io_uring", "memlock", "open files", "shared memory", "cores", "cpu governor", "idle cores", "huge pages",
-    "numa", "clock source", "interpreter", "file system", "mount options", "device", "write cache", "scheduler",
-    "free space",
+    "numa", "clock source", "interpreter", "directory", "file system", "mount options", "device", "write cache",
+    "scheduler", "free space",
 ]  # fmt: skip
 
 
@@ -49,13 +49,14 @@ def test_the_facts_of_a_good_server_are_read(machine):
 
 def test_a_machine_that_tells_nothing_is_read_all_the_same(machine, tmp_path):
     empty = type(machine).__new__(type(machine))
-    empty.root, empty.refusal, empty.interpreter, empty.shm, empty.disk, empty.device = (
+    empty.root, empty.refusal, empty.interpreter, empty.shm, empty.disk, empty.device, empty.writable = (
         tmp_path / "none",
         None,
         ("", False),
         (GIB, GIB),
         (GIB, GIB),
         "0:0",
+        True,
     )
     facts = empty.facts()
     assert facts.kernel == "" and facts.cores == () and facts.storage.device == ""
@@ -293,13 +294,13 @@ def doctor(run, machine, monkeypatch):
 
 def test_the_command_ends_with_0_when_all_is_well(doctor):
     done = doctor()
-    assert done.exit_code == 0 and "18 checks, and all is as it should be." in done.stdout
+    assert done.exit_code == 0 and "19 checks, and all is as it should be." in done.stdout
 
 
 def test_the_command_shows_cost_and_fix_and_is_strict_only_when_asked(doctor, machine):
     machine.write(f"{machine.block}/queue/scheduler", "none mq-deadline [bfq]")
     done = doctor()
-    assert done.exit_code == 0 and "18 checks: 1 thing costs speed." in done.stdout
+    assert done.exit_code == 0 and "19 checks: 1 thing costs speed." in done.stdout
     assert "slow   scheduler      bfq; wanted: none\n" in done.stdout
     assert "fix:   echo none > /sys/block/nvme0n1/queue/scheduler\n" in done.stdout
     assert doctor("--strict").exit_code == 1
@@ -317,4 +318,18 @@ def test_the_command_prints_an_object_per_check_for_programs(doctor):
 
 
 def test_wanted_is_shown_for_all_when_asked(doctor):
-    assert doctor("--all").stdout.count("wanted:") == 18
+    assert doctor("--all").stdout.count("wanted:") == 19
+
+
+def test_a_directory_that_this_user_may_not_write_is_found(machine):
+    machine.writable = False
+    finding = found(machine, "directory")
+    assert finding.level is Level.BROKEN and finding.found.endswith("may not be written by this user")
+    assert finding.cost == "a node cannot start there" and "--data-dir DIR" in finding.fix
+    assert others_are_well(machine, "directory")
+
+
+def test_whether_a_directory_may_be_written_is_asked_of_the_nearest_one_that_is_there(tmp_path):
+    assert read_storage(str(tmp_path / "a" / "b")).writable
+    (tmp_path / "file").touch()
+    assert not read_storage(str(tmp_path / "file" / "b")).writable
