@@ -100,10 +100,9 @@ class RinglogGroup(LazyGroup):
 def ringlog() -> None:
     """ringlog: a durable, partitioned commit log.
 
-    --json may stand before or behind any subcommand but demo, and --bootstrap HOST:PORT any that asks a node;
-    RINGLOG_BOOTSTRAP is an address for all of those. stop, status and metrics find a node of this host by its
-    --data-dir. With --json an error is JSON as well, the last line of stderr:
-    {"code": ..., "message": ..., "retriable": ...}.
+    --json (but for demo) and --bootstrap HOST:PORT may stand before or behind any subcommand; RINGLOG_BOOTSTRAP is an
+    address for all that ask a node. stop, status and metrics find a node of this host by its --data-dir. With --json
+    an error is JSON as well, the last line of stderr: {"code": ..., "message": ..., "retriable": ...}.
 
     \b
     Examples:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import click
 
 from cli.near import did_you_mean
-from cli.options import check_bootstrap_is_wanted
+from cli.options import bear_bootstrap
 
 
 class LazyCommand(NamedTuple):
@@ -33,7 +33,7 @@ class HelpfulGroup(click.Group):
                 raise
             raise click.UsageError(f"No such command {args[0]!r}. {question}", ctx) from None
         if found[1] is not None:
-            check_bootstrap_is_wanted(ctx, found[1])
+            bear_bootstrap(found[1])
         return found
 
 

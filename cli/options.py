@@ -75,11 +75,15 @@ def asked_for_json(ctx: click.Context) -> bool:
     return bool(ctx.meta.get(_JSON))
 
 
-def check_bootstrap_is_wanted(ctx: click.Context, command: click.Command) -> None:
-    """UsageError when an address stands before a command that asks no node: it must not be left aside in silence."""
-    takes = isinstance(command, click.Group) or any(one.name == "bootstrap" for one in command.params)
-    if _BOOTSTRAP in ctx.meta and not takes:
-        raise click.UsageError(f"{command.name} asks no node: leave --bootstrap out.", ctx)
+def bear_bootstrap(command: click.Command) -> None:
+    """Let a command that asks no node take `--bootstrap` as all others do: whoever puts an address behind each command
+    of a script need not know which of them ask. It must be one, and is used for nothing."""
+    if not isinstance(command, click.Group) and all(one.name != "bootstrap" for one in command.params):
+        command.params.append(
+            click.Option(
+                ["--bootstrap"], metavar="HOST:PORT", expose_value=False, callback=_address, hidden=True
+            )
+        )
 
 
 def names_json(arguments: Sequence[str]) -> bool:

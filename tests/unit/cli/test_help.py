@@ -84,7 +84,12 @@ LOCAL = [path for path in COMMANDS if path[0] in ("plan", "doctor", "start", "tu
 
 @pytest.mark.parametrize("path", LOCAL, ids=" ".join)
 @pytest.mark.parametrize("is_before", [True, False])
-def test_an_address_is_refused_where_no_node_is_asked_and_never_left_aside(run, path, is_before):
+def test_an_address_may_stand_with_commands_that_ask_no_node_too(run, path, is_before):
     address = ("--bootstrap", "127.0.0.1:1")
-    result = run(*address, *path) if is_before else run(*path, *address)
-    assert result.exit_code == ExitCode.USAGE and "--bootstrap" in result.stderr
+    result = run(*address, *path, "--help") if is_before else run(*path, *address, "--help")
+    assert result.exit_code == ExitCode.OK
+
+
+def test_what_stands_there_must_be_an_address(run):
+    result = run("doctor", "--bootstrap", "nowhere::")
+    assert result.exit_code == ExitCode.USAGE and "no address" in result.stderr
