@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from ringlog.controller.image import MetadataImage, TopicState
+from ringlog.controller.records import Partition
 from ringlog.controller.topic_config import COMPRESSIONS, settings_of
 from ringlog.coordination.catalogue import INTERNAL_PREFIX
 from ringlog.errors import (
@@ -34,6 +35,7 @@ from ringlog.log.settings import FlushPolicy, LogSettings
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
 from ringlog.replication.replica import Replica
+from ringlog.replication.view import PartitionView
 from ringlog.ring.stats import Stats
 from ringlog.shard.acks import AckQueue
 
@@ -210,6 +212,22 @@ class Hosting:
     def config_of(self, partition: int) -> dict[str, str]:
         """The settings of a hosted partition's topic."""
         return self._configs[partition]
+
+    def view_of(self, partition: int, record: Partition) -> PartitionView:
+        """A hosted partition as its replicas see it, by the metadata and the settings of its topic."""
+        config = self._configs[partition]
+        return PartitionView(
+            partition,
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+            record.replicas,
+            record.isr,
+            int(config["min.insync.replicas"]),
+            "compact" in config["cleanup.policy"],
+            record.adding,
+            record.unclean_epoch,
+        )
 
     def deletes(self, partition: int) -> bool:
         """Whether the policy of a hosted partition lets old records be deleted, not only compacted."""

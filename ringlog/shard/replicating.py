@@ -26,7 +26,6 @@ from ringlog.replication.messages import Part, decode_fetch, decode_fetched, dec
 from ringlog.replication.replica import Replica
 from ringlog.replication.serving import Plan, ServingDesk
 from ringlog.replication.throttle import Throttle
-from ringlog.replication.view import PartitionView
 from ringlog.ring.frame import frame_header
 from ringlog.shard.asker import Asker, Outlet
 from ringlog.shard.commands import NodeApi, place, place_of
@@ -139,7 +138,7 @@ class ReplicationDesk:
             return
         is_new = replica.view is None
         resumed = self._opened is None or hosted.partition in self._opened
-        view, log = self._view(hosted, record), HostedLog(hosted.log)
+        view, log = self._hosting.view_of(hosted.partition, record), HostedLog(hosted.log)
         changed = replica.follow(view, log, broker.broker_epoch, now_ms, resumed=is_new and resumed)
         if self._opened is not None:
             self._opened.add(hosted.partition)
@@ -191,21 +190,6 @@ class ReplicationDesk:
         if lane is not None and replica is not None:
             self._fetchers[lane].reopened()
             self._fetchers[lane].add(replica, HostedLog(hosted.log))
-
-    def _view(self, hosted: HostedPartition, record: Partition) -> PartitionView:
-        config = self._hosting.config_of(hosted.partition)
-        return PartitionView(
-            hosted.partition,
-            record.leader,
-            record.leader_epoch,
-            record.partition_epoch,
-            record.replicas,
-            record.isr,
-            int(config["min.insync.replicas"]),
-            "compact" in config["cleanup.policy"],
-            record.adding,
-            record.unclean_epoch,
-        )
 
     def _follow_leader(self, hosted: HostedPartition, record: Partition, *, is_anew: bool) -> None:
         """`is_anew`: with a log that the leader may know a later state of."""
