@@ -74,6 +74,8 @@ class ReplicaStorm(Storm):
         def look() -> None:
             if self._over or not machine.up or machine.paused or machine.process.node_epoch < 0:
                 return
+            if self._is_healing():
+                return  # another one was hurt since this was begun: two at once are a majority
             hurts = machine.process.proposes if with_proposal else machine.process.leads_ahead
             if hurts or self._scheduler.now_ms >= until_ms:
                 rotten = self._may_hurt() and self._scheduler.random.random() < 0.3
