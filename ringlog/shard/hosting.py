@@ -209,10 +209,6 @@ class Hosting:
             replica.must_lead()
         return found
 
-    def config_of(self, partition: int) -> dict[str, str]:
-        """The settings of a hosted partition's topic."""
-        return self._configs[partition]
-
     def view_of(self, partition: int, record: Partition) -> PartitionView:
         """A hosted partition as its replicas see it, by the metadata and the settings of its topic."""
         config = self._configs[partition]
