@@ -83,7 +83,7 @@ COMPACTION_BYTES_PER_S = 64 * MIB
 """Read and written by the compaction of a shard."""
 
 # Holes.
-ROTTEN_SEGMENTS_KEPT = 2
+ROTTEN_SEGMENTS_KEPT = 4
 """Files of a partition, set aside as `*.bad`, whose records were fetched again from another replica."""
 
 # Producers.

@@ -2,38 +2,34 @@
 
     │ whole │ hole: rotten or missing │ behind it │ active │
             ▲          ▼                    ▼          ▼
-     ends here now    *.bad              *.spare      *.cut
+     ends here now    *.bad              *.spare      *.bad
 
 Order matters: first the files leave their names, then the state says where the log ends. A crash in between leaves a
 state that names files which are not there: the log has its hole still, and is cut again.
 
 Spare files are good, and others have their records: they are kept until this log has those again, and not at all
-where the disk has no room for both. A rotten file is kept for people; of many, the last few.
+where the disk has no room for both. A rotten file is kept for people, and so is the active one, since perhaps nobody
+else has its last records; of many, the last few.
 """
 
 from __future__ import annotations
 
 import logging
 
-from ringlog.disk.api import Disk
-from ringlog.errors import check
-from ringlog.limits import ROTTEN_SEGMENTS_KEPT
 from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.jobs import Job, must
-from ringlog.log.known_files import FileKind, known_file
-from ringlog.log.names import BAD, CUT, INDEX, LOG, SPARE, TIME_INDEX, free_name, offset_name
+from ringlog.log.names import BAD, INDEX, LOG, SPARE, TIME_INDEX, free_name, offset_name
+from ringlog.log.new_end import mark_at, remove_snapshots_above
 from ringlog.log.partition import PartitionLog
 from ringlog.log.removal import delete_file
 from ringlog.log.scanner import Scratch
 from ringlog.log.segment import ActiveSegment, Segment
-from ringlog.log.truncation import mark_at, remove_snapshots_above
 
 _logger = logging.getLogger(__name__)
 
 
 def cut_to_hole(log: PartitionLog, housekeeper: Housekeeper, now_ms: int, scratch: Scratch) -> Job[None]:
     """Let a log end where its first hole begins. It must be idle, and is to be reopened afterwards."""
-    check(log.idle and housekeeper.quiet, "a log is cut when nothing is in flight")
     offset = log.hole_offset
     assert offset is not None, "there is a hole"
     kept = [
@@ -52,7 +48,7 @@ def cut_to_hole(log: PartitionLog, housekeeper: Housekeeper, now_ms: int, scratc
     remove_snapshots_above(log, offset)
     _logger.warning(
         "%s is cut to %d: what it should have from there on was rotten or missing. Files that stood there are kept "
-        "as *.bad, *.cut and, until it has caught up, *.spare",
+        "as *.bad and, until it has caught up, *.spare",
         log.name,
         offset,
     )
@@ -62,12 +58,7 @@ def _give_up(log: PartitionLog, segment: Segment, has_room: bool) -> Job[None]:
     disk, name = log.context.disk, offset_name(segment.base_offset, LOG)
     path = f"{log.path}/{name}"
     if disk.exists(path):
-        if segment.quarantined:
-            suffix = BAD
-        elif segment is log.active:
-            suffix = CUT  # perhaps nobody else has its last records
-        else:
-            suffix = SPARE
+        suffix = BAD if segment.quarantined or segment is log.active else SPARE
         if suffix == SPARE and not has_room:
             yield from delete_file(disk, path, segment.position)
         else:
@@ -76,18 +67,3 @@ def _give_up(log: PartitionLog, segment: Segment, has_room: bool) -> Job[None]:
         index = f"{log.path}/{offset_name(segment.base_offset, derived)}"
         if disk.exists(index):
             disk.remove(index)
-
-
-def drop_spares(disk: Disk, path: str) -> Job[None]:
-    """The log in this directory has all its records again: what was set aside for the want of them may go."""
-    rotten = []
-    for name, size in sorted(disk.list_dir(path)):
-        known = known_file(name)
-        if known is None or not known.is_aside or known.kind is not FileKind.SEGMENT:
-            continue
-        if name.endswith(f".{SPARE}"):
-            yield from delete_file(disk, f"{path}/{name}", size)
-        elif name.endswith(f".{BAD}"):
-            rotten.append((name, size))
-    for name, size in rotten[:-ROTTEN_SEGMENTS_KEPT]:
-        yield from delete_file(disk, f"{path}/{name}", size)

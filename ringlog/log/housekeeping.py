@@ -22,7 +22,7 @@ from ringlog.log.jobs import Job, file_size, must, replace_file, write_file
 from ringlog.log.names import INDEX, SNAPSHOT, STATE_NAME, TIME_INDEX, offset_name, parse_offset_name
 from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.point import MovedPoint, save_point
-from ringlog.log.retiring import delete_segment, swap_segment
+from ringlog.log.retiring import delete_segment, delete_spares, spares, swap_segment
 from ringlog.log.segment import ActiveSegment, Leases, SealedSegment, Segment
 from ringlog.log.state import ActivePoint, PartitionState, SavedIndexes, SealedEntry
 from ringlog.records.checksum import crc32c
@@ -99,6 +99,7 @@ class Housekeeper:
         self._running = False
         log.on_roll = self._rolled
         log.on_segment_written = self._segment_written
+        log.drop_spares = self._drop_spares if spares(log.context.disk, log.path) else None
 
     @property
     def quiet(self) -> bool:
@@ -412,6 +413,10 @@ class Housekeeper:
             assert isinstance(segment, SealedSegment)
             deletion = partial(delete_segment, self.log, segment.base_offset)
             self._retire(segment.base_offset, [segment.leases], deletion)
+
+    def _drop_spares(self) -> None:
+        self.log.drop_spares = None
+        self._enqueue(partial(delete_spares, self.log.context.disk, self.log.path))
 
     def delete_leftovers(self, base_offsets: Sequence[int]) -> None:
         """Delete the files of segments that a crash left, and that no state names."""

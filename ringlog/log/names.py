@@ -32,7 +32,7 @@ POINT_NAME = "partition.point"
 OWNER_NAME = "partition.owner"
 LOG, INDEX, TIME_INDEX, SNAPSHOT = ".log", ".index", ".timeindex", ".snapshot"
 CLEAN = ".clean"
-CUT, BAD, SPARE = "cut", "bad", "spare"
+BAD, SPARE = "bad", "spare"
 
 _OFFSET_NAME = re.compile(r"(\d{20})(\.log|\.index|\.timeindex|\.snapshot)")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")

@@ -105,7 +105,6 @@ class Opener:
             found.epochs,
             found.producers,
         )
-        log.has_spares = found.has_spares
         housekeeper = Housekeeper(log, found.generation, self._wants, self._sweeps, found.compacted_offset)
         written_under = found.reach_bytes, found.gaps_at_append
         is_changed = written_under != (settings.reach_bytes, settings.gaps_at_append)

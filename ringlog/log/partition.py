@@ -75,8 +75,8 @@ class PartitionLog:
         self.hole_offset: int | None = None
         """Where the first records begin that the log should have and cannot serve; None: it has all. What compaction
         removed is no hole, nor what is below the start."""
-        self.has_spares = False
-        """Files are in the directory that stood behind a hole, and are to go when their records are here again."""
+        self.drop_spares: Callable[[], None] | None = None
+        """Deletes the files that stood behind a hole, when their records are here again. None: there are none."""
         self.epochs = epochs
         self.producers = producers
         self.status = LogStatus.OPEN

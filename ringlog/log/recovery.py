@@ -34,7 +34,6 @@ from ringlog.log.names import (
     INDEX,
     LOG,
     POINT_NAME,
-    SPARE,
     STATE_NAME,
     TIME_INDEX,
     free_name,
@@ -85,8 +84,6 @@ class Recovered(NamedTuple):
     """Offsets could skip in what was appended, by the settings that the log was last written under."""
     leftovers: Sequence[int] = ()
     """Base offsets of segment files that retention or compaction had done with: they may be deleted."""
-    has_spares: bool = False
-    """Segments lie there that stood behind a hole."""
 
 
 class Recovery:
@@ -167,7 +164,6 @@ class Recovery:
             state is not None and bool(state.swapping),
             state is not None and state.gaps_at_append,
             leftovers,
-            any(name.endswith(f".{SPARE}") for name, _ in self._disk.list_dir(self._path)),
         )
 
     # -- what is there -------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What becomes of the files of segments that were deleted or compacted, when no read uses them any more.
+"""What becomes of the files of segments that were deleted, compacted or set aside, when nobody needs them any more.
 
 Both follow a saved state that no longer needs them: after a crash in between, opening the log does the rest.
 """
@@ -10,8 +10,11 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ringlog.disk.api import Disk
+from ringlog.limits import ROTTEN_SEGMENTS_KEPT
 from ringlog.log.jobs import Job, file_size, must
-from ringlog.log.names import CLEAN, INDEX, LOG, TIME_INDEX, offset_name
+from ringlog.log.known_files import FileKind, known_file
+from ringlog.log.names import BAD, CLEAN, INDEX, LOG, SPARE, TIME_INDEX, offset_name
 from ringlog.log.removal import delete_file
 from ringlog.log.segment import SealedSegment
 from ringlog.log.state import PartitionState
@@ -57,6 +60,29 @@ def swap_segment(log: PartitionLog, new: SealedSegment, merged: Sequence[int]) -
     yield from delete_file(disk, old, file_size(disk, old))
     for base_offset in merged:
         yield from delete_segment(log, base_offset)
+
+
+def spares(disk: Disk, path: str) -> list[tuple[str, int]]:
+    """Names and sizes of files in a directory that were set aside because of holes, and that nobody needs when their
+    records are there again: all but a few rotten ones."""
+    good, rotten = [], []
+    for name, size in sorted(disk.list_dir(path)):
+        known = known_file(name)
+        if known is not None and known.is_aside and known.kind is FileKind.SEGMENT:
+            if name.endswith(f".{SPARE}"):
+                good.append((name, size))
+            elif name.endswith(f".{BAD}"):
+                rotten.append((name, size))
+    return good + rotten[:-ROTTEN_SEGMENTS_KEPT]
+
+
+def delete_spares(disk: Disk, path: str) -> Job[None]:
+    """Delete them. What cannot be is left until the log is opened again."""
+    try:
+        for name, size in spares(disk, path):
+            yield from delete_file(disk, f"{path}/{name}", size)
+    except OSError as error:
+        _logger.warning("%s: spare files were not deleted: %s", path, error)
 
 
 def superseded(state: PartitionState, sizes: Mapping[int, int]) -> list[int]:

@@ -6,7 +6,6 @@ submission, completions are handed out, and what became durable comes back as ev
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -26,7 +25,6 @@ from ringlog.log.context import ShardContext
 from ringlog.log.disk_space import DiskSpace
 from ringlog.log.events import Appended, Event, disk_error, not_open
 from ringlog.log.flush_schedule import FlushSchedule
-from ringlog.log.holes import cut_to_hole, drop_spares
 from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.index_cache import IndexCache
 from ringlog.log.jobs import Dispatcher, Job, run_now
@@ -49,8 +47,6 @@ _CLOCK_MS = 20
 """Between two looks at the clock for what is due by it alone."""
 _AGE_CHECK_MS = 1_000
 _EXPIRY_CHECK_MS = 60_000
-
-_logger = logging.getLogger(__name__)
 
 
 class LogStore:
@@ -160,7 +156,6 @@ class LogStore:
 
     def truncate(self, name: TopicPartition, offset: int, *, now_ms: int) -> PartitionLog:
         """Remove the records from an offset on (whole batches; what is cut is saved as `*.cut`), and open the rest.
-        Where a hole begins there, of which nothing can be kept, see `holes`.
 
         Waits for all that the shard has under way; what happened meanwhile is among the events of the next run()."""
         log = self.logs.get(name)
@@ -176,27 +171,14 @@ class LogStore:
                 f"{name}: cannot truncate to {offset}, outside of [{log.log_start_offset}, {log.next_offset}]"
             )
         scratch = self._opener.scratch
-        housekeeper = self._housekeepers[name]
         try:
-            if offset == log.hole_offset:
-                run_now(self.disk, cut_to_hole(log, housekeeper, now_ms, scratch))
-            elif offset < log.next_offset:
-                run_now(self.disk, truncate_files(log, housekeeper, offset, now_ms, scratch))
+            if offset < log.next_offset:
+                run_now(self.disk, truncate_files(log, self._housekeepers[name], offset, now_ms, scratch))
         except OSError as error:
             # Some files may be gone: an append to one that was set aside would be acknowledged and lost.
             log.fence(disk_error(name, "truncate", error))
             raise
         return self.reopen(name, now_ms=now_ms)
-
-    def drop_spares(self, name: TopicPartition) -> None:
-        """Delete, in the background of run(), what was set aside behind a hole: the log has those records again."""
-        log = self.logs[name]
-        log.has_spares = False
-
-        def not_dropped(error: RinglogError | OSError) -> None:
-            _logger.warning("%s: spare files are left: %s. They go when it is opened again", name, error)
-
-        self._dispatcher.spawn(drop_spares(self.disk, log.path), lambda _: None, not_dropped)
 
     def begin_at(self, name: TopicPartition, offset: int, owner: Owner, *, now_ms: int) -> PartitionLog:
         """Give up all records of a log, and open it anew, empty, beginning at an offset. After a crash in between it is

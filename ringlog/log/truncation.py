@@ -6,24 +6,20 @@ between leaves a log that is whole and still has some of its end; the truncation
 
 from __future__ import annotations
 
-import logging
-
 import numpy as np
 
 from ringlog.errors import CorruptSegment, check
 from ringlog.log.copying import save_range
-from ringlog.log.epochs import EpochHistory
-from ringlog.log.housekeeping import Housekeeper, Mark
+from ringlog.log.holes import cut_to_hole
+from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.index import SegmentIndex
 from ringlog.log.jobs import Job, must
-from ringlog.log.names import INDEX, LOG, SNAPSHOT, TIME_INDEX, free_name, offset_name, parse_offset_name
+from ringlog.log.names import INDEX, LOG, TIME_INDEX, free_name, offset_name
+from ringlog.log.new_end import mark_at, remove_snapshots_above
 from ringlog.log.partition import PartitionLog
-from ringlog.log.producer_replay import SegmentPart, producers_at
 from ringlog.log.replay import replay_index
 from ringlog.log.scanner import Scratch, scan_file
 from ringlog.log.segment import ActiveSegment, Segment
-
-_logger = logging.getLogger(__name__)
 
 
 def truncate_files(
@@ -31,6 +27,9 @@ def truncate_files(
 ) -> Job[None]:
     """Cut everything from the batch that holds `offset` on. The log must be idle, and is to be reopened afterwards."""
     check(log.idle and housekeeper.quiet, "a log is truncated when nothing is in flight")
+    if offset == log.hole_offset:
+        yield from cut_to_hole(log, housekeeper, now_ms, scratch)
+        return
     segment = log.segment_of(offset)
     kept = yield from _kept_part(log, segment, offset, scratch)
     mark = yield from mark_at(log, kept, now_ms, scratch)
@@ -78,44 +77,6 @@ def _kept_part(log: PartitionLog, segment: Segment, offset: int, scratch: Scratc
     if end.fault is not None and end.next_offset < offset:
         raise CorruptSegment(f"{log.name}: cannot truncate to {offset}: {end.fault}")
     return kept
-
-
-def mark_at(log: PartitionLog, kept: ActiveSegment, now_ms: int, scratch: Scratch) -> Job[Mark]:
-    """The recovery point of a log that ends with this segment."""
-    epochs = EpochHistory(list(log.epochs.starts))
-    epochs.cut_end(kept.next_offset)
-    snapshot = None
-    if len(log.producers):
-        parts = [
-            SegmentPart(s.base_offset, s.next_offset, s.position)
-            for s in log.segments
-            if not s.quarantined and s.base_offset < kept.next_offset
-        ]
-        producers = yield from producers_at(
-            log.context.disk, log.path, log.files, parts, kept.next_offset, now_ms, scratch, _logger.warning
-        )
-        snapshot = producers.encode(kept.next_offset) if len(producers) else None
-    return Mark(
-        segment=kept,
-        next_offset=kept.next_offset,
-        position=kept.position,
-        bytes_appended=log.bytes_appended,
-        max_timestamp=kept.index.max_timestamp,
-        max_timestamp_offset=kept.index.max_timestamp_offset,
-        index_entries=len(kept.index.offsets),
-        time_index_entries=len(kept.index.times),
-        has_index_gap=False,
-        epochs=epochs.starts,
-        snapshot=snapshot,
-    )
-
-
-def remove_snapshots_above(log: PartitionLog, offset: int) -> None:
-    """A snapshot of what is cut would be wrong once the log has grown past it again."""
-    for name, _ in log.context.disk.list_dir(log.path):
-        parsed = parse_offset_name(name)
-        if parsed is not None and parsed.suffix == SNAPSHOT and parsed.offset > offset:
-            log.context.disk.remove(f"{log.path}/{name}")
 
 
 def _set_segment_aside(log: PartitionLog, segment: Segment) -> None:

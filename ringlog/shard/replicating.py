@@ -148,8 +148,8 @@ class ReplicationDesk:
             self._leading[hosted.partition] = hosted
         if replica.renewal is not None:
             self._look_ms = 0  # nobody leads, or could lead, before the controller has answered
-        if hosted.log.has_spares and replica.is_whole:
-            self._store.drop_spares(hosted.name)
+        if hosted.log.drop_spares is not None and replica.is_whole:
+            hosted.log.drop_spares()
         if changed:
             self._unfollow(hosted.partition)
             if replica.leader is None:

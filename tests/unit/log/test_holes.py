@@ -129,15 +129,15 @@ def test_cut_to_its_hole_it_is_whole_and_no_file_is_lost():
     read_rotten(world, 8)
     cut(world)
     log = world.log
-    assert (log.hole_offset, log.next_offset, log.has_spares) == (None, 8, True)
+    assert (log.hole_offset, log.next_offset, log.drop_spares is None) == (None, 8, False)
     assert log.epochs.starts == (EpochStart(0, 0), EpochStart(1, 3), EpochStart(2, 6))
     assert names(world, ".bad", ".spare", ".cut") == [
         "12.log.spare",
         "16.log.spare",
-        "20.log.cut",
+        "20.log.bad",
         "8.log.bad",
     ]
-    set_aside = ["0" * 18 + "12.log.spare", "0" * 18 + "16.log.spare", "0" * 18 + "20.log.cut"]
+    set_aside = ["0" * 18 + "12.log.spare", "0" * 18 + "16.log.spare", "0" * 18 + "20.log.bad"]
     assert [world.fake.content(f"{world.path}/{name}") for name in set_aside] == behind
     assert world.fake.content(f"{path_of(world, 8)}.bad") == rotten
     assert [record.offset for record in world.records()] == list(range(8))
@@ -146,7 +146,7 @@ def test_cut_to_its_hole_it_is_whole_and_no_file_is_lost():
     assert world.log.next_offset == 9, "the producers are as they were there"
     world.close()
     after = world.reopened()
-    assert (after.log.next_offset, after.log.has_spares) == (9, True)
+    assert (after.log.next_offset, after.log.drop_spares is None) == (9, False)
     after.close()
     assert not [one for one in verify_partition(world.disk, world.path) if one.is_violation]
 
@@ -183,22 +183,22 @@ def test_where_a_disk_has_no_room_for_both_good_files_go_and_rotten_ones_stay(mo
     read_rotten(world, 8)
     monkeypatch.setattr(world.store.space, "has_room_for", lambda nbytes: nbytes < 200)
     cut(world)
-    assert names(world, ".bad", ".spare", ".cut") == ["20.log.cut", "8.log.bad"]
-    assert not world.log.has_spares
+    assert names(world, ".bad", ".spare", ".cut") == ["20.log.bad", "8.log.bad"]
+    assert world.log.drop_spares is None
 
 
 def test_spares_go_when_they_are_not_needed_any_more_and_of_rotten_files_few_are_kept():
-    world = world_of(segments=ROTTEN_SEGMENTS_KEPT + 3)
+    world = world_of()
     for base in (16, 12, 8, 4):
         rot(world, base)
         read_rotten(world, base)
         cut(world)
-    cut_files = names(world, ".cut")
-    assert len(names(world, ".bad")) == 4 and names(world, ".spare") == []
-    world.store.drop_spares(world.partition)
+    assert len(names(world, ".bad")) == 5 and names(world, ".spare") == []
+    assert world.log.drop_spares is not None
+    world.log.drop_spares()
     world.settle()
-    assert len(names(world, ".bad")) == ROTTEN_SEGMENTS_KEPT and names(world, ".cut") == cut_files
-    assert not world.log.has_spares
+    assert len(names(world, ".bad")) == ROTTEN_SEGMENTS_KEPT == 4
+    assert world.log.drop_spares is None
 
 
 def test_spares_are_deleted_when_the_records_are_there_again():
@@ -207,9 +207,10 @@ def test_spares_are_deleted_when_the_records_are_there_again():
     read_rotten(world, 4)
     cut(world)
     assert names(world, ".spare") == ["12.log.spare", "16.log.spare", "8.log.spare"]
-    world.store.drop_spares(world.partition)
+    assert world.log.drop_spares is not None
+    world.log.drop_spares()
     world.settle()
-    assert names(world, ".spare", ".bad") == ["4.log.bad"]
+    assert names(world, ".spare", ".bad") == ["20.log.bad", "4.log.bad"]
 
 
 def test_a_truncation_into_a_segment_in_quarantine_is_refused_and_fences_nothing():

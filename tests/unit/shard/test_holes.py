@@ -83,7 +83,7 @@ def test_a_leader_that_finds_rot_sends_the_reader_elsewhere_gives_way_and_is_men
     heal(cluster)
     assert cluster.record.leader == 2
     must_be_whole(cluster)
-    assert aside(cluster, 1) == ["3.log.bad", "9.log.cut"], "what was only set aside is gone again"
+    assert aside(cluster, 1) == ["3.log.bad", "9.log.bad"], "what was only set aside is gone again"
     produce(cluster, 2, b"after")
     cluster.run()
     assert acked(cluster, 2)[-1] == 12
