@@ -51,6 +51,8 @@ RETENTION_MS_DEFAULT = 7 * 24 * 3600 * 1000
 TOMBSTONE_MS_DEFAULT = 24 * 3600 * 1000
 INDEX_BYTES_MAX = 10 * MIB
 INDEX_INTERVAL_BYTES = 4 * KIB
+COLD_PLACES_PER_LOG_MAX = 64
+"""Readers of old records whose places in a log are remembered; one more begins where the index says."""
 RELATIVE_OFFSET_MAX = 2**31 - 1
 PREALLOCATE_BYTES_MIN = 64 * KIB
 PREALLOCATE_BYTES_MAX = 64 * MIB

@@ -67,6 +67,18 @@ class OffsetIndex:
         """The indexed batch starts in a byte range: where a large range may be split."""
         return list(self._positions[bisect_left(self._positions, start) : bisect_left(self._positions, stop)])
 
+    def last_between(self, start: int, stop: int) -> int | None:
+        """The first byte of the last indexed batch that begins in a byte range, its end included.
+
+        >>> index = OffsetIndex(base_offset=100)
+        >>> index.add(last_offset=109, position=0)
+        >>> index.add(last_offset=119, position=5000)
+        >>> index.last_between(1, 5000), index.last_between(1, 4999)
+        (5000, None)
+        """
+        at = bisect_right(self._positions, stop) - 1
+        return self._positions[at] if at >= 0 and self._positions[at] >= start else None
+
     def first_at(self, position: int) -> tuple[int, int] | None:
         """The last offset and the first byte of the first indexed batch that begins at or after a byte.
 

@@ -7,6 +7,7 @@ What comes from disk is checked (CRC32C) before it is served; a bad batch quaran
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import NamedTuple
@@ -14,7 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ringlog.errors import CorruptSegment, InvalidRequest, OffsetOutOfRange, PartitionBusy
-from ringlog.limits import BATCH_HEADER_BYTES, BLOCK_BYTES, INDEX_INTERVAL_BYTES, MIB
+from ringlog.limits import (
+    BATCH_HEADER_BYTES,
+    BLOCK_BYTES,
+    COLD_PLACES_PER_LOG_MAX,
+    INDEX_INTERVAL_BYTES,
+    MIB,
+)
 from ringlog.log.arena import Chunk
 from ringlog.log.extent import Extent, block_ceil, block_floor
 from ringlog.log.index import OffsetIndex, TimeIndex
@@ -83,6 +90,9 @@ class Reader:
         self._log = log
         self._quarantine = quarantine
         self._under_way = 0
+        self._places: OrderedDict[int, tuple[Segment, int]] = OrderedDict()
+        """Where reads from disk have ended: the segment and the byte of an offset, the latest last. Who reads on begins
+        there; an index does not know each batch, and would have him begin with one that he has."""
 
     @property
     def quiet(self) -> bool:
@@ -236,12 +246,14 @@ class Reader:
         if segment.quarantined:
             raise self._corrupt(segment, "it was found corrupt before")
         offsets, _ = yield from self._indexes(segment)
-        position = offsets.position_before(offset)
+        position = self._place_of(offset, segment, offsets)
         end = segment.written_position if isinstance(segment, ActiveSegment) else segment.position
         limit = self._log.held_offset if ahead else self._log.readable_offset
         wanted = min(max(bytes_max, BLOCK_BYTES) + INDEX_INTERVAL_BYTES, _READ_BYTES)
+        needed = 1
         while position < end:
-            chunk, data = yield from self._read_range(segment, position, min(position + wanted, end))
+            stop = _whole_batches(offsets, position, needed, wanted, end)
+            chunk, data = yield from self._read_range(segment, position, stop)
             found = scan(data, level="crc")
             if found.fault is not None and not found.incomplete:
                 chunk.release()
@@ -249,10 +261,11 @@ class Reader:
             served = _choose(found.table, offset, limit, bytes_max)
             if served is not None:
                 start, stop, next_offset = served
+                self._keep_place(next_offset, segment, position + stop)
                 return Slices([data[start:stop]], [chunk], next_offset)
             if found.end == 0:
-                wanted = _needed_bytes(data)
-                if position + wanted > end:
+                needed = wanted = _needed_bytes(data)
+                if position + needed > end:
                     chunk.release()
                     raise self._bad_batch(segment, position, found)
             chunk.release()
@@ -260,6 +273,17 @@ class Reader:
                 return None
             position += found.end
         return None
+
+    def _place_of(self, offset: int, segment: Segment, offsets: OffsetIndex) -> int:
+        """The byte where the batch begins that holds an offset, or a batch before it."""
+        found, position = self._places.get(offset, (None, 0))
+        return position if found is segment else offsets.position_before(offset)
+
+    def _keep_place(self, offset: int, segment: Segment, position: int) -> None:
+        self._places[offset] = segment, position
+        self._places.move_to_end(offset)
+        if len(self._places) > COLD_PLACES_PER_LOG_MAX:
+            self._places.popitem(last=False)
 
     def _read_range(self, segment: Segment, start: int, stop: int) -> Job[tuple[Chunk, memoryview]]:
         """Bytes of a segment's file, read in whole blocks into a pinned chunk."""
@@ -361,6 +385,20 @@ def _choose(table: np.ndarray, offset: int, limit: int, bytes_max: int) -> tuple
     fitting = int(np.searchsorted(ends, start + bytes_max, side="right"))
     last = max(min(fitting, stop) - 1, first)
     return start, int(ends[last]), int(table["last_offset"][last]) + 1
+
+
+def _whole_batches(offsets: OffsetIndex, position: int, needed: int, wanted: int, end: int) -> int:
+    """Where to stop reading from a byte on, to have so many bytes at least and about as many as are wanted: where a
+    batch begins or the segment ends, as far as the index knows. What lies behind it would be read again."""
+    if position + wanted >= end:
+        return end
+    last = offsets.last_between(position + needed, position + wanted)
+    if last is not None:
+        return last
+    # The first batch is larger than what is wanted, and served all the same.
+    following = offsets.first_at(position + needed)
+    stop = following[1] if following is not None else end
+    return stop if stop <= position + _READ_BYTES else position + wanted
 
 
 def _needed_bytes(data: memoryview) -> int:

@@ -68,6 +68,19 @@ def test_of_each_key_the_latest_record_stays_and_the_log_shrinks():
     assert not [name for name in names(log) if name.endswith(".clean")]
 
 
+def test_a_place_where_a_reader_stopped_means_nothing_in_what_compaction_has_made():
+    log = keyed_log()
+    world = log.world
+    world.evict_all()
+    offset = 0
+    while offset < world.log.active.base_offset:  # every batch is a place where somebody stopped
+        with world.store.read_now(world.partition, offset, 1) as slices:
+            offset = slices.next_offset
+    log.compact()
+    world.evict_all()
+    log.check()
+
+
 def test_readers_of_the_recent_tail_do_not_see_what_was_compacted_away_either():
     log = keyed_log(compresses=False)
     log.compact()
