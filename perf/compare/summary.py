@@ -27,6 +27,13 @@ class Reached(msgspec.Struct, frozen=True):
     value: float
     goal: Goal
     reached: bool
+    allowed: float | None = None
+    """Of produced records: the ratio if ringlog took all that the machine's limits in the same run allow."""
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether nobody could reach it on this machine: the peer is too fast for its limits."""
+        return self.allowed is not None and not self.goal.is_reached(self.allowed, self.allowed)
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -58,7 +65,7 @@ def summarise(samples: Samples, commit: str, date: str, scale: str, machine: Mac
         spreads=spreads,
         limits=limits_of(samples),
         ratios=ratios,
-        goals=goals_of(ratios),
+        goals=goals_of(ratios, results),
         skipped=samples.skipped,
         samples=samples,
     )
@@ -149,11 +156,15 @@ def _latency_ratios(samples: Samples) -> dict[str, float]:
     return found
 
 
-def goals_of(ratios: Mapping[str, float]) -> list[Reached]:
+def goals_of(ratios: Mapping[str, float], results: Mapping[str, float]) -> list[Reached]:
     """The goals that this run can speak of.
 
-    >>> goals_of({"p99.100B.10pct.ringlog-D2/kafka-confluent-D2": 0.4})[0].reached
+    >>> goals_of({"p99.100B.10pct.ringlog-D2/kafka-confluent-D2": 0.4}, {})[0].reached
     True
+    >>> ratio, share = "produce.1KB.p16.x1.ringlog-D2/kafka-best-D2", "produce.ringlog.1KB.p16.x1.D2.share_of_bound"
+    >>> goal = goals_of({ratio: 5.1}, {share: 0.85})[0]
+    >>> goal.goal.text, goal.reached, goal.allowed, goal.is_beyond
+    ('≥ 10 ×', False, 6.0, True)
     """
     wanted: list[tuple[str, str, Goal]] = []
     for size in map(size_name, GOAL_SIZES):
@@ -174,8 +185,18 @@ def goals_of(ratios: Mapping[str, float]) -> list[Reached]:
     for what, name, goal in wanted:
         key = _common(name, ratios)
         if key is not None:
-            found.append(Reached(what, key, ratios[key], goal, goal.is_reached(ratios[key], ratios[key])))
+            value = ratios[key]
+            allowed = _allowed(key, value, results)
+            found.append(Reached(what, key, value, goal, goal.is_reached(value, value), allowed))
     return found
+
+
+def _allowed(ratio: str, value: float, results: Mapping[str, float]) -> float | None:
+    """The ratio at ringlog's bound instead of its rate. Reading back has none: for a consumer of its host a node uses no
+    wire."""
+    operation, _, workload = ratio.partition("/")[0].replace(f"{OURS}-", "").partition(".")
+    share = results.get(f"{operation}.{OURS}.{workload}.share_of_bound")
+    return value / share if share and operation == "produce" else None
 
 
 def _common(name: str, ratios: Mapping[str, float]) -> str | None:

@@ -25,9 +25,16 @@ from perf.peers.kafka import kafka
 from perf.peers.nats import nats
 from perf.peers.rabbitmq import rabbitmq
 from perf.peers.redis import redis
-from perf.peers.settings import AIOKAFKA, CONFLUENT_KAFKA, HIREDIS, KAFKA_TOPIC_D2, NATS_STREAM
+from perf.peers.settings import (
+    AIOKAFKA,
+    CONFLUENT_KAFKA,
+    HIREDIS,
+    KAFKA_TOPIC_D2,
+    NATS_STREAM,
+    RINGLOG_NODE,
+    number_of,
+)
 from ringlog.client.admin import Admin
-from ringlog.limits import TAIL_BYTES_PER_SHARD
 from ringlog.node.embedded import embedded
 from tuning.advice.processes import advise_processes
 from tuning.advice.setting import Policy
@@ -96,8 +103,10 @@ def _advised_shards(directory: str) -> int:
 
 @contextmanager
 def _ringlog(directory: str, durability: Durability, fetch: bool) -> Iterator[Broker]:
-    shards = _advised_shards(directory)
-    with embedded(shards=shards, data_dir=directory, tail_bytes_per_shard=TAIL_BYTES_PER_SHARD) as node:
+    tail_bytes = number_of(RINGLOG_NODE, "tail_bytes_per_shard")
+    with embedded(
+        shards=_advised_shards(directory), data_dir=directory, tail_bytes_per_shard=tail_bytes
+    ) as node:
 
         def create(name: str, partitions: int, wanted: Durability) -> None:
             config = {"flush": "ack" if wanted is D2 else "os"}

@@ -44,10 +44,16 @@ def tables_of(summary: Summary) -> list[Table]:
 
 def goals(summary: Summary) -> Table:
     rows = [
-        [goal.what, f"{goal.value:.2f}", goal.goal.text, "reached" if goal.reached else "missed"]
+        [
+            goal.what,
+            f"{goal.value:.2f}",
+            goal.goal.text,
+            "" if goal.allowed is None else f"{goal.allowed:.1f}",
+            "reached" if goal.reached else "beyond the machine" if goal.is_beyond else "missed",
+        ]
         for goal in summary.goals
     ]
-    return Table("Goals", ["ratio in one run", "measured", "goal", ""], rows)
+    return Table("Goals", ["ratio in one run", "measured", "goal", "the machine's limits allow", ""], rows)
 
 
 def throughput(summary: Summary, operation: str) -> Table:

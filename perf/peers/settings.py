@@ -53,6 +53,11 @@ RINGLOG_NODE = (
         "advised",
         "as many as `ringlog tune` advises: the network process and the clients need cores of the machine, too",
     ),
+    Setting(
+        "tail_bytes_per_shard",
+        "1073741824",
+        "memory for recent records: as much as Kafka's heap, which has the page cache besides",
+    ),
 )
 
 KAFKA_HEAP = (

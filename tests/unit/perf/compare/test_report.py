@@ -162,7 +162,7 @@ def test_the_readme_gets_the_tables_between_its_marks_and_keeps_the_rest():
     assert after.startswith(f"# Title\n\n{BEGIN}\n")
     assert after.endswith(f"{END}\n\n## After\n")
     assert "old" not in after
-    assert "| produce 100B: ringlog D2 ÷ Kafka D2 | 6.25 | ≥ 10 × | missed |" in after
+    assert "| produce 100B: ringlog D2 ÷ Kafka D2 | 6.25 | ≥ 10 × | 25.0 | missed |" in after
     assert put_into(after, fixed()) == after
 
 

@@ -92,7 +92,7 @@ def test_goals_are_judged_by_the_workload_that_all_share():
         "produce.1KB.p16.x1.ringlog-D2/kafka-confluent-D1": 5.0,
         "p99.1KB.10pct.ringlog-D2/kafka-confluent-D1": 0.6,
     }
-    judged = {goal.ratio: goal.reached for goal in goals_of(ratios)}
+    judged = {goal.ratio: goal.reached for goal in goals_of(ratios, {})}
     assert judged == {
         "produce.100B.p16.x1.ringlog-D2/kafka-best-D1": False,
         "produce.1KB.p16.x1.ringlog-D2/kafka-confluent-D1": True,
