@@ -192,8 +192,8 @@ def goals_of(ratios: Mapping[str, float], results: Mapping[str, float]) -> list[
 
 
 def _allowed(ratio: str, value: float, results: Mapping[str, float]) -> float | None:
-    """The ratio at ringlog's bound instead of its rate. Reading back has none: for a consumer of its host a node uses no
-    wire."""
+    """The ratio at ringlog's bound instead of its rate. Reading back has none: a node uses no wire to a
+    consumer of its host."""
     operation, _, workload = ratio.partition("/")[0].replace(f"{OURS}-", "").partition(".")
     share = results.get(f"{operation}.{OURS}.{workload}.share_of_bound")
     return value / share if share and operation == "produce" else None
