@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +20,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
+from cli.demo_helper import helper
 from cli.demo_reader import ReadReport
 from cli.demo_records import VALUE_BYTES, values
 from cli.invocation import pasteable
@@ -137,26 +137,14 @@ def run(console: Screen, records: int, partitions: int, directory: str) -> bool:
 
 def load(console: Screen, node: EmbeddedNode, records: int, partitions: int) -> tuple[Loaded, ReadReport]:
     """Produce and consume at once, with a kill in between."""
-    reader = subprocess.Popen(
-        [sys.executable, "-m", "cli.demo_reader", node.bootstrap, TOPIC, str(partitions), str(records)],
-        stdout=subprocess.PIPE,
-        text=True,
-        process_group=0,  # Ctrl-C is for this process, which ends that one
-    )
-    assert reader.stdout is not None
-    try:
+    with helper("cli.demo_reader", node.bootstrap, TOPIC, str(partitions), str(records)) as reader:
         with Progress(
             TextColumn("  "), BarColumn(bar_width=24), TextColumn("{task.description}"), console=console
         ) as live:
             task = live.add_task("", total=records)
             loaded = produce(node, records, live, task)
-        line = reader.stdout.readline()
-        report = msgspec.json.decode(line or '{"read":0,"seconds":1}', type=ReadReport)
-    finally:
-        reader.kill()
-        reader.wait()
-        reader.stdout.close()
-    return loaded, report
+        line = reader.said.readline()
+    return loaded, msgspec.json.decode(line or '{"read":0,"seconds":1}', type=ReadReport)
 
 
 def produce(node: EmbeddedNode, records: int, live: Progress, task: TaskID) -> Loaded:

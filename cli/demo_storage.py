@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
+from cli.demo_helper import helper
 from cli.demo_tear import Tear, tear_last_batch
 from cli.demo_verify import WrongRecord, expected_checksum, find_by_time, read_by_offset
 from cli.demo_writer import NAME, SETTINGS, append, wall_ms
@@ -132,36 +132,28 @@ def run(console: Screen, records: int, directory: str, path: str) -> None:
 
 def write_and_kill(console: Screen, records: int, directory: str) -> Written:
     """Let a process append until it has acknowledged enough; kill it while it goes on."""
-    writer = subprocess.Popen(
-        [sys.executable, "-m", "cli.demo_writer", directory],
-        stdout=subprocess.PIPE,
-        text=True,
-        process_group=0,  # Ctrl-C is for this process, which ends that one
-    )
-    assert writer.stdout is not None
     acks: list[Ack] = []
-    with Progress(
-        TextColumn(" "), BarColumn(bar_width=12), TextColumn("{task.description}"), console=console
-    ) as live:
+    with (
+        helper("cli.demo_writer", directory) as writer,
+        Progress(
+            TextColumn(" "), BarColumn(bar_width=12), TextColumn("{task.description}"), console=console
+        ) as live,
+    ):
         task = live.add_task("", total=records)
-        try:
-            for line in writer.stdout:
-                acks.append(Ack.parse(line))
-                if acks[-1].offset >= records:
-                    break
-                if len(acks) % ACKS_PER_UPDATE == 0:
-                    live.update(task, completed=acks[-1].offset, description=_speed(_sum_up(acks)))
-        finally:
-            writer.kill()
-            rest = writer.stdout.read()
-            writer.wait()
-            writer.stdout.close()
+        for line in writer.said:
+            acks.append(Ack.parse(line))
+            if acks[-1].offset >= records:
+                break
+            if len(acks) % ACKS_PER_UPDATE == 0:
+                live.update(task, completed=acks[-1].offset, description=_speed(_sum_up(acks)))
+        rest = writer.kill()
         # What the writer said before it died was promised, too, even if nobody had read it yet.
         acks += [Ack.parse(line) for line in rest.splitlines(keepends=True) if line.endswith("\n")]
         if not acks or acks[-1].offset < records:
             live.stop()
             console.print("The writer ended by itself; its message stands above.")
-            sys.exit(writer.returncode if writer.returncode > 0 else ExitCode.REFUSED)
+            code = writer.process.returncode
+            sys.exit(code if code > 0 else ExitCode.REFUSED)
         written = _sum_up(acks)
         live.update(task, completed=records, description=_speed(written))
     return written

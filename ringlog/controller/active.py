@@ -13,6 +13,7 @@ from ringlog.controller import balance, brokers, cluster_settings, commands, isr
 from ringlog.controller.commands import Outcome
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import MetadataRecord
+from ringlog.controller.still import StillShards
 from ringlog.controller.topic_config import NOTHING
 from ringlog.controller.unclean import UncleanElections
 from ringlog.errors import UnsupportedVersion
@@ -85,6 +86,7 @@ class ActiveController:
         self._looked_ms = now_ms
         self._balance_at_ms = now_ms + BALANCE_MS
         self._loads = balance.LeaderLoads(now_ms)
+        self._still = StillShards()
 
     def judge(self, request: Request, *, committed_version: int, now_ms: float) -> Outcome:
         """Records and a reply. The caller appends the records and gives them to `appended`; the reply goes out when
@@ -98,7 +100,10 @@ class ActiveController:
                 outcome = brokers.heartbeat(image, request, committed_version=committed_version)
                 self._liveness.heard(request.node_id, now_ms)
                 self._loads.heard(request.loads, now_ms)
-                return outcome
+                relieved = self._still.heard(
+                    image, request.node_id, request.still_shards, self._topic_defaults
+                )
+                return outcome if outcome.records else outcome._replace(records=relieved)
             case AlterIsrRequest():
                 return isr.alter_isr(image, request, self._topic_defaults)
             case CreateTopicRequest():
@@ -150,6 +155,9 @@ class ActiveController:
         if now_ms < self._balance_at_ms:
             return []
         self._balance_at_ms = now_ms + BALANCE_MS
+        ended = isr.ended_moves(self.planned, self._topic_defaults)
+        if ended:
+            return ended
         absent = self._liveness.absent(self.planned, now_ms)
         unclean = self._unclean.due(self.planned, absent, now_ms)
         if unclean:

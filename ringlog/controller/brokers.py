@@ -74,8 +74,6 @@ def heartbeat(image: MetadataImage, request: BrokerHeartbeatRequest, *, committe
     elif broker.fenced and request.metadata_version >= committed_version:
         broker = msgspec.structs.replace(broker, fenced=False)
         records = [broker, *leaders.returned(leaders.with_broker(image, broker), broker.node_id)]
-    elif request.still_shards:
-        records = leaders.handed_over(image, broker.node_id, request.still_shards)
 
     def reply(after: MetadataImage) -> BrokerHeartbeatReply:
         now = after.brokers[request.node_id]

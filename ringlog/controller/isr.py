@@ -15,7 +15,7 @@ from ringlog.controller.commands import Outcome, require_min_insync
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.placement import Placement
 from ringlog.controller.records import MetadataRecord, Partition
-from ringlog.controller.topic_config import MIN_INSYNC, NOTHING, settings_of
+from ringlog.controller.topic_config import MIN_INSYNC, NOTHING, settings_in
 from ringlog.errors import InvalidRequest, PartitionBusy, RinglogError, StaleMetadata
 from ringlog.model import NO_LEADER
 from ringlog.net.cluster_messages import AlterIsrReply, AlterIsrRequest, IsrChange, IsrState
@@ -115,7 +115,7 @@ def reassign(
         )
     before = tuple(node_id for node_id in partition.replicas if node_id not in partition.adding)
     if len(target) < len(before):
-        require_min_insync(_settings(image, partition, topic_defaults), len(target))
+        require_min_insync(settings_in(image, partition, topic_defaults), len(target))
     adding = tuple(node_id for node_id in target if node_id not in before)
     removing = tuple(node_id for node_id in before if node_id not in target)
     placement = Placement(image, image.brokers.values())
@@ -177,7 +177,7 @@ def finished(
     if not (partition.adding or partition.removing) or not set(partition.adding) <= set(partition.isr):
         return partition
     isr = tuple(member for member in partition.isr if member in target)
-    needed = int(_settings(image, partition, topic_defaults)[MIN_INSYNC])
+    needed = int(settings_in(image, partition, topic_defaults)[MIN_INSYNC])
     if not isr or len(isr) < min(needed, len(target)):
         return partition
     leader = partition.leader
@@ -189,11 +189,14 @@ def finished(
     return _drop_removed(msgspec.structs.replace(moved, adding=()))
 
 
-def _settings(
-    image: MetadataImage, partition: Partition, topic_defaults: Mapping[str, str]
-) -> dict[str, str]:
-    topic = image.topics_by_id[partition.topic_id]
-    return settings_of(topic.name, topic.config, topic_defaults)
+def ended_moves(image: MetadataImage, topic_defaults: Mapping[str, str] = NOTHING) -> list[MetadataRecord]:
+    """Moves that waited for more in sync than are needed by now: the setting was lowered meanwhile."""
+    made: list[MetadataRecord] = []
+    for partition in image.partitions.values():
+        moved = finished(image, partition, topic_defaults)
+        if moved is not partition:
+            made.append(msgspec.structs.replace(moved, partition_epoch=partition.partition_epoch + 1))
+    return made
 
 
 def _drop_removed(partition: Partition) -> Partition:

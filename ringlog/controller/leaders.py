@@ -7,7 +7,7 @@ is back; unless the topic prefers a leader that lacks records to none (`unclean.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -89,14 +89,12 @@ def without(
     return made
 
 
-def handed_over(
-    image: MetadataImage, node_id: int, shards: Collection[int] | None = None
-) -> list[MetadataRecord]:
-    """Changes for a node that is leaving in `image`, and still works, or for some `shards` of it, which stand still:
-    what another one can lead, it does, and those who go are not waited for."""
+def handed_over(image: MetadataImage, node_id: int) -> list[MetadataRecord]:
+    """Changes for a node that is leaving in `image`, and still works: what another one can lead, it does, and it is not
+    waited for."""
     made: list[MetadataRecord] = []
     for partition in image.partitions.values():
-        if node_id not in partition.isr or (shards is not None and partition.shard_on(node_id) not in shards):
+        if node_id not in partition.isr:
             continue
         others = tuple(member for member in partition.isr if member != node_id)
         leader = choose_leader(image, partition, others)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ringlog.errors import InvalidRequest
 from ringlog.limits import (
@@ -22,6 +22,10 @@ from ringlog.limits import (
 )
 from ringlog.model import Codec
 from ringlog.ring.frame import FRAME_HEADER_BYTES
+
+if TYPE_CHECKING:
+    from ringlog.controller.image import MetadataImage
+    from ringlog.controller.records import Partition
 
 MESSAGE_BYTES_MAX = FRAME_BYTES_MAX - FRAME_HEADER_BYTES - REPLICA_HEAD_BYTES
 _TIME_MS_MAX = 2**63 - 1
@@ -179,6 +183,12 @@ def settings_of(name: str, config: Mapping[str, str], node: Mapping[str, str] = 
     ('os', 'ack')
     """
     return with_defaults(config, NOTHING if name.startswith(INTERNAL_PREFIX) else node)
+
+
+def settings_in(image: MetadataImage, partition: Partition, node: Mapping[str, str]) -> dict[str, str]:
+    """All settings that hold for a partition."""
+    topic = image.topics_by_id[partition.topic_id]
+    return settings_of(topic.name, topic.config, node)
 
 
 def allows_unclean(name: str, config: Mapping[str, str], node: Mapping[str, str] = NOTHING) -> bool:

@@ -6,6 +6,7 @@ What comes from disk is checked (CRC32C) before it is served; a bad batch quaran
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -295,6 +296,8 @@ class Reader:
             try:
                 token = self._log.context.disk.read(held.file, chunk.view[: last - first], first)
                 got = must((yield token), f"read {held.file.path}")
+                if got < stop - first and self._log.context.disk.size(held.file) >= stop:
+                    raise OSError(errno.EIO, f"read {held.file.path}: {got} of {stop - first} bytes")
             finally:
                 self._log.files.release(held)
         except FileNotFoundError as error:

@@ -125,14 +125,20 @@ class LogStore:
         self, wanted: Sequence[tuple[TopicPartition, LogSettings, Owner | None]], *, now_ms: int
     ) -> list[PartitionLog | OSError | RinglogError]:
         """As `open`, of many: each log, or why it could not be opened."""
-        all_wanted = []
+        failures: dict[TopicPartition, OSError | RinglogError] = {}
+        some: dict[TopicPartition, Wanted] = {}
         for name, settings, owner in wanted:
             check(name not in self.logs, "a partition is opened once")
             path = partition_dir(self.root, name)
-            self._removals.finish(name, path)
-            all_wanted.append(Wanted(name, path, settings, owner, was_open=name in self._settings))
+            try:
+                self._removals.finish(name, path)
+            except (OSError, RinglogError) as error:
+                failures[name] = error  # what a deleted one has left there cannot be set aside
+                continue
+            some[name] = Wanted(name, path, settings, owner, was_open=name in self._settings)
             self._settings[name] = settings
-        return [self._keep(found) for found in self._opener.open(all_wanted, now_ms)]
+        found = dict(zip(some, self._opener.open(list(some.values()), now_ms), strict=True))
+        return [failures[name] if name in failures else self._keep(found[name]) for name, _, _ in wanted]
 
     def _keep(self, found: Opened | OSError | RinglogError) -> PartitionLog | OSError | RinglogError:
         if isinstance(found, Exception):

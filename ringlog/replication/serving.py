@@ -197,15 +197,15 @@ class ServingDesk:
             except RinglogError:
                 session.hot[partition] = None  # the answer says why
                 continue
+            if is_new and leader.high_watermark > log.start_offset:
+                # Its process may have begun anew, and know of no commit.
+                session.marks.setdefault(partition, now_ms + REPLICA_MARK_MS)
             if not isinstance(verdict, Serve):
                 session.hot[partition] = None
                 continue
             session.prefix_of[partition] = leader
             if leader.high_watermark > before:
                 moved.append(partition)
-            if is_new and leader.high_watermark > log.start_offset:
-                # Its process may have begun anew, and know of no commit.
-                session.marks.setdefault(partition, now_ms + REPLICA_MARK_MS)
             if log.readable_offset > want.fetch_offset or _must_hear(session, want, log):
                 session.hot[partition] = None
         return moved
@@ -245,7 +245,10 @@ class ServingDesk:
             except RinglogError as error:
                 verdict = error
             entries.append(Entry(want, verdict))
-            session.marks.pop(partition, None)
+            if session.marks.pop(partition, None) is not None and not isinstance(verdict, Serve):
+                session.marks[partition] = (
+                    now_ms + REPLICA_MARK_MS
+                )  # who is to be cut first learns nothing yet
         session.hot = {}
         return Plan(session.asker, fetch, False, entries, tuple(moved))
 

@@ -142,6 +142,10 @@ class Stats:
         """Count a latency."""
         self._histograms[name][bisect_right(_BUCKET_STARTS, value_us)] += count  # bucket_of, without a call
 
+    def show_pass(self) -> None:
+        """Copy the count of passes to the page: a sign of life."""
+        self._row["loops"] = self.counts["loops"]
+
     def show(self) -> None:
         """Copy everything to the page."""
         for name, value in self.counts.items():
@@ -157,12 +161,14 @@ class LoopClock:
     The end of a sleep is when the next pass begins, so a loop reads no clock for this but once before it sleeps."""
 
     def __init__(self, stats: Stats) -> None:
+        self._stats = stats
         self._counts = stats.counts
         self._working_since_us: int | None = None
 
     def work(self, now_us: int) -> None:
-        """A pass begins."""
+        """A pass begins: that is shown at once, whatever it takes."""
         self._counts["loops"] += 1
+        self._stats.show_pass()
         if self._working_since_us is not None:
             self._counts["busy_us"] += now_us - self._working_since_us
         self._working_since_us = now_us

@@ -148,5 +148,6 @@ def _part(
         nbytes,
         epoch,
         offset,
-        leader is not None and not leader.counts_on(node),
+        # Where this log lacks something itself, the follower may have what nobody else has.
+        leader is not None and not leader.counts_on(node) and hosted.log.hole_offset is None,
     )

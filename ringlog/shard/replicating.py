@@ -136,7 +136,7 @@ class ReplicationDesk:
         record, broker = image.partitions.get(hosted.partition), image.brokers.get(image.node_id)
         if replica is None or record is None or broker is None:
             return
-        is_new = replica.view is None
+        before, is_new = replica.view, replica.view is None
         resumed = self._opened is None or hosted.partition in self._opened
         view, log = self._hosting.view_of(hosted.partition, record), HostedLog(hosted.log)
         changed = replica.follow(view, log, broker.broker_epoch, now_ms, resumed=is_new and resumed)
@@ -165,7 +165,7 @@ class ReplicationDesk:
                 _log.error("%s takes part in nothing: %s", hosted.name, replica.halted)
             self._role_changed(hosted)
             self._send_plans(self._desk.grown(hosted.partition, now_ms), now_ms)
-        elif hosted.log.hole_offset is not None:
+        elif hosted.log.hole_offset is not None and before is not None and before.isr != view.isr:
             self._ask_anew(hosted)
         self._advanced(hosted, now_ms)
 

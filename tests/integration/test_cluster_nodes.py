@@ -191,18 +191,21 @@ def test_a_node_whose_cluster_lost_its_quorum_says_so_and_counts_on_nobody_that_
 def test_a_write_that_no_quorum_could_let_go_on_ends_with_a_typed_timeout_and_may_be_there(
     cluster: ClusterTrial,
 ):
-    left = cluster.leader_of(0)
+    name = "in-doubt"  # of one partition: a description asks the leaders of all
+    cluster.create_topic(name, 1)
+    soon("all in sync", lambda: all(len(one.isr) == 3 for one in cluster.topic(name)))
+    left = cluster.leader_of(0, name)
     victims = [node_id for node_id in cluster.nodes if node_id != left]
     with Producer(cluster.bootstrap, delivery_timeout_ms=3000, request_timeout_ms=2000) as producer:
-        before = producer.produce(TOPIC, b"before", partition=0).result(stretched(WITHIN_S)).offset
+        before = producer.produce(name, b"before", partition=0).result(stretched(WITHIN_S)).offset
         for victim in victims:
             cluster.nodes[victim].freeze()
         for victim in victims:
             cluster.nodes[victim].kill_all()
         with pytest.raises(DeliveryTimeout):
-            producer.produce(TOPIC, b"in doubt", partition=0).result(stretched(WITHIN_S))
+            producer.produce(name, b"in doubt", partition=0).result(stretched(WITHIN_S))
         with Admin(cluster.nodes[left].bootstrap) as admin:
-            found = admin.describe_topic(TOPIC).partitions[0]
+            found = admin.describe_topic(name).partitions[0]
             assert found.readable_offset == before + 1 < found.next_offset, (
                 "kept on one disk, and not committed"
             )

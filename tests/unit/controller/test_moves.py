@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from ringlog.controller import brokers, isr, leaders, moves
-from ringlog.controller.commands import create_topic
+from ringlog.controller.commands import alter_topic, create_topic
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Partition, decode_record, encode_record
 from ringlog.controller.topic_config import NOTHING
@@ -18,7 +18,7 @@ from ringlog.net.cluster_messages import (
     IsrChange,
     RegisterBrokerRequest,
 )
-from ringlog.net.messages import CreateTopicRequest
+from ringlog.net.messages import AlterTopicRequest, CreateTopicRequest
 from ringlog.net.move_messages import DrainNodeRequest, PartitionMove, ReassignReply, ReassignRequest
 
 
@@ -258,3 +258,21 @@ def test_a_node_is_removed_when_it_is_drained_and_stopped_and_its_id_is_never_us
     for one in (image, again):
         with pytest.raises(ClusterMismatch, match="was removed from this cluster"):
             brokers.register(one, RegisterBrokerRequest(4, "new life", "new disk", [], "", shards=2))
+
+
+def test_a_move_that_waited_for_min_insync_ends_when_that_is_lowered():
+    image = cluster(nodes=4, factor=3, partitions=1)
+    image.topics["t"].config["min.insync.replicas"] = "2"
+    _, _, away = partition(image).replicas
+    (new,) = {1, 2, 3, 4} - set(partition(image).replicas)
+    for record in brokers.fence(image, away):
+        image.replay(record)
+    done(image, moves.reassign(image, ReassignRequest([PartitionMove("t", 0, [new, away])])))
+    come_into_sync(image, new)
+    assert partition(image).adding, "it waits: one would be left"
+    before = partition(image)
+    done(image, alter_topic(image, AlterTopicRequest("t", {"min.insync.replicas": "1"})))
+    (after,) = isr.ended_moves(image)
+    assert (after.adding, after.isr, after.partition_epoch) == ((), (new,), before.partition_epoch + 1)
+    image.replay(after)
+    assert isr.ended_moves(image) == [], "once is enough"

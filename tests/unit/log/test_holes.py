@@ -7,11 +7,12 @@ from itertools import count
 
 import pytest
 
-from ringlog.errors import CorruptSegment
+from ringlog.errors import CorruptSegment, DiskFull
 from ringlog.limits import MIB, ROTTEN_SEGMENTS_KEPT
 from ringlog.log.epochs import EpochStart
 from ringlog.log.events import Quarantined
 from ringlog.log.names import LOG, offset_name
+from ringlog.log.partition import LogStatus
 from ringlog.log.settings import LogSettings
 from ringlog.log.verify import verify_partition
 from tests.support.fake_disk_faults import PowerLoss
@@ -177,14 +178,18 @@ def test_a_hole_across_the_start_leaves_an_empty_log_that_begins_there():
     assert not [one for one in verify_partition(world.disk, world.path) if one.is_violation]
 
 
-def test_where_a_disk_has_no_room_for_both_good_files_go_and_rotten_ones_stay(monkeypatch):
+def test_where_a_disk_has_no_room_for_both_nothing_is_cut_until_it_has(monkeypatch):
     world = world_of()
     rot(world, 8)
     read_rotten(world, 8)
-    monkeypatch.setattr(world.store.space, "has_room_for", lambda nbytes: nbytes < 200)
+    before = names(world, ".log")
+    with monkeypatch.context() as full:
+        full.setattr(world.store.space, "has_room_for", lambda nbytes: nbytes < 200)
+        with pytest.raises(DiskFull, match=r"Free [0-9]+ bytes"):
+            cut(world)
+    assert (names(world, ".log"), world.log.hole_offset, world.log.status) == (before, 8, LogStatus.OPEN)
     cut(world)
-    assert names(world, ".bad", ".spare", ".cut") == ["20.log.bad", "8.log.bad"]
-    assert world.log.drop_spares is None
+    assert world.log.next_offset == 8
 
 
 def test_spares_go_when_they_are_not_needed_any_more_and_of_rotten_files_few_are_kept():

@@ -17,7 +17,7 @@ from ringlog.limits import (
 )
 from ringlog.replication import fetcher as fetcher_module
 from ringlog.replication.fetcher import Fetcher
-from ringlog.replication.leader import Serve
+from ringlog.replication.leader import Diverged, Serve
 from ringlog.replication.messages import Part, ReplicaFetched
 from ringlog.replication.replica import Replica
 from ringlog.replication.serving import Plan, ServingDesk
@@ -433,3 +433,21 @@ def test_under_a_new_epoch_it_is_told_again():
     fetcher.add(follower.replicas[1], follower.logs[1])
     (plan,), _ = desk.fetch("net", fetcher.next_fetch(1, ROOM), 1)
     assert partitions_of(plan) == [1]
+
+
+def test_who_was_cut_first_is_told_what_is_committed_too():
+    _, desk, follower, _ = committed()
+    follower.logs[1].append(1, 2)  # more than the leader has
+    again = Fetcher(2, 200, 0, 2)
+    for p, replica in follower.replicas.items():
+        again.add(replica, follower.logs[p])
+    (plan,), _ = desk.fetch("net", again.next_fetch(50, ROOM), 50)
+    assert [type(entry.verdict) for entry in plan.entries] == [Diverged]
+    again.take(answer(plan, 1), 51)
+    follower.logs[1].truncate(5)
+    again.add(follower.replicas[1], follower.logs[1])
+    plans, _ = desk.fetch("net", again.next_fetch(52, ROOM), 52)
+    told = [partitions_of(plan) for plan in plans]
+    for now in range(53, 53 + 3 * REPLICA_FETCH_WAIT_MS):
+        told += [partitions_of(plan) for plan in desk.expire(now)]
+    assert [1] in told, f"never told: {told}"

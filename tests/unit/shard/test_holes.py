@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ringlog.controller.records import Topic
 from ringlog.log.names import LOG, offset_name
 from ringlog.net.wire_errors import NUMBERS
 from ringlog.records.decode import decode
@@ -201,3 +202,59 @@ def test_a_hole_below_the_start_of_the_leaders_log_goes_with_what_was_deleted():
     assert (log(cluster, 3).hole_offset, log(cluster, 3).log_start_offset) == (None, 6)
     assert aside(cluster, 3) == [], "nothing of it had to be fetched again"
     assert cluster.values(3) == VALUES[6:]
+
+
+def find_rot(cluster, node, offset):
+    failed: list = []
+    world = cluster.worlds[node]
+    world.store.read(log(cluster, node).name, offset, 100, done=failed.append, failed=failed.append)
+    world.settle()
+    assert log(cluster, node).hole_offset is not None
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_a_leader_with_a_hole_elsewhere_takes_nothing_away_from_a_follower(room, monkeypatch):
+    cluster = filled(min_insync=1)
+    leave_alone(cluster)
+    rot(cluster, 1, 6)
+    rot(cluster, 3, 3)
+    find_rot(cluster, 1, 7)
+    find_rot(cluster, 3, 4)
+    if not room:
+        monkeypatch.setattr(cluster.worlds[3].store.space, "has_room_for", lambda nbytes: False)
+    cluster.cut = {2}
+    heal(cluster)
+    assert log(cluster, 3).next_offset == 12, "records 6 to 8 are in no other log"
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_what_rots_unseen_at_the_leader_is_kept_by_who_is_mended_from_it(room, monkeypatch):
+    cluster = filled(min_insync=1)
+    cluster.cut.add(3)
+    cluster.tell(isr=(1, 2))
+    rot(cluster, 1, 3)  # found by a consumer
+    rot(cluster, 2, 6)  # nobody knows
+    if not room:
+        monkeypatch.setattr(cluster.worlds[1].store.space, "has_room_for", lambda nbytes: False)
+    assert read(cluster, 1, 4).error == NUMBERS["NOT_LEADER"]
+    heal(cluster)
+    names = [name for name, _ in cluster.disks[1].list_dir(log(cluster, 1).path)]
+    assert [name for name in names if name.startswith(offset_name(6, LOG))], "in the log, or beside it"
+    if not room:
+        assert log(cluster, 1).next_offset == 12, "nothing is cut"
+
+
+def test_metadata_of_others_do_not_begin_conversations_anew():
+    cluster = filled(min_insync=1)
+    leave_alone(cluster)
+    for node in (1, 3):
+        rot(cluster, node, 3)
+        find_rot(cluster, node, 4)
+    cluster.cut = {2}
+    heal(cluster)
+    (fetcher,) = cluster.worlds[3].core.replication._fetchers.values()
+    before = fetcher._session
+    for at in range(10):
+        cluster.worlds[3].delta(Topic(100 + at, f"unrelated-{at}", {}))
+        cluster.run(1)
+    assert fetcher._session == before

@@ -188,6 +188,21 @@ def test_of_partitions_that_are_made_together_only_the_one_that_fails_is_tried_a
     assert sorted(hosting.hosted) == [1, 2, 3, 4, 5], f"{failed} is open, too"
 
 
+def test_a_directory_that_cannot_be_set_aside_keeps_one_partition_closed_and_not_the_shard():
+    faults = Faults()
+    world = ShardWorld(disk=FakeDisk(seed=1, faults=faults))
+    world.create(9, topic_id=9, name="other")
+    world.create(1)
+    world.fill(b"a")
+    for number in range(400):
+        faults.fail("rename", nth=world.disk._kinds["rename"] + number)
+    world.delta(TopicRemoved(1))
+    world.settle()
+    world.delta(Topic(2, "events", {}), Partition(2, 2, 0, 0))
+    world.core.hosting.work(world.now_ms)
+    assert world.core.hosting.closed == [2] and 9 in world.core.hosting.hosted
+
+
 def test_a_topic_of_many_partitions_waits_for_the_disk_as_often_as_one_of_few():
     def waits(partitions: int) -> int:
         world = ShardWorld()

@@ -196,3 +196,20 @@ def test_followers_write_while_the_leader_writes_and_nothing_is_acknowledged_bef
     cluster.disks[1].release_all()
     cluster.run()
     assert [reply.produced.base_offset for reply in leads.net.take()] == [1]
+
+
+def test_a_follower_that_was_relieved_is_not_taken_back_while_it_stands_still():
+    cluster = ShardCluster()
+    cluster.run()
+    produce(cluster, 1, b"a")
+    cluster.run(20, after_ms=50)
+    cluster.answer_proposals()
+    acked(cluster, 1)
+    cluster.cut.add(3)  # its shard stands still; its node lives, and is not fenced
+    cluster.tell(1, 2, isr=(1, 2), leader_epoch=cluster.record.leader_epoch + 1)
+    cluster.run(12, after_ms=50)
+    cluster.answer_proposals()
+    assert cluster.record.isr == (1, 2)
+    produce(cluster, 1, b"b")
+    cluster.run(3, after_ms=50)
+    assert acked(cluster, 1) == [1]
