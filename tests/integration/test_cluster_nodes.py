@@ -211,6 +211,8 @@ def test_a_write_that_no_quorum_could_let_go_on_ends_with_a_typed_timeout_and_ma
             )
     cluster.start(*victims)
     cluster.wait_in_sync()
+    with Admin(cluster.bootstrap) as admin:
+        admin.delete_topic(name)
 
 
 def test_partitions_are_moved_and_what_they_left_is_removed(cluster: ClusterTrial):
