@@ -92,7 +92,10 @@ def _start(command: list[str], log_path: str) -> tuple[subprocess.Popen[bytes], 
     def start_and_stay() -> None:
         try:
             with open(log_path, "ab") as log:
-                process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+                # A group of its own: Ctrl-C in a terminal is for the program, which may need its node to end well.
+                process = subprocess.Popen(
+                    command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, process_group=0
+                )
         except OSError as refused:
             started.set_exception(refused)
             return

@@ -9,8 +9,8 @@ import subprocess
 import pytest
 from click.testing import CliRunner
 
+from cli import demo_helper, demo_writer
 from cli import demo_storage as demo_module
-from cli import demo_writer
 from cli.demo_records import BATCH_RECORDS, batch
 from cli.demo_tear import tear_last_batch
 from cli.failures import ExitCode
@@ -98,7 +98,7 @@ def test_a_full_disk_ends_the_demo_as_the_system_refusing_and_leaves_nothing(tmp
     script = f"import os, sys; os.mkdir({str(tmp_path / 'demo-0')!r}); sys.exit({ExitCode.SYSTEM})"
     popen = subprocess.Popen
     monkeypatch.setattr(
-        demo_module.subprocess, "Popen", lambda line, **named: popen([line[0], "-c", script], **named)
+        demo_helper.subprocess, "Popen", lambda line, **named: popen([line[0], "-c", script], **named)
     )
     ended = run_demo(tmp_path)
     assert ended.exit_code == ExitCode.SYSTEM, ended.output
