@@ -197,10 +197,11 @@ class Accumulator:
         queue.open = opened
         self.unfinished[opened.state] = None
         self.touched.append(queue)
-        # A small one waits while another is in flight, for its answer, with which all that was touched is looked at.
-        # One that grows meanwhile leaves then, or when it is full. Asked after it is open: an answer that comes between
-        # finds it. With a linger a timer is to be set.
-        if self._lingers or not queue.in_flight or opened.builder.nbytes >= self._few_bytes:
+        # A small one that comes soon after another waits for the answer to that, with which all that was touched is
+        # looked at. One that grows meanwhile leaves then, or when it is full. Asked after it is open: an answer that
+        # comes between finds it. With a linger a timer is to be set.
+        is_few = opened.builder.nbytes < self._few_bytes
+        if self._lingers or not is_few or queue.may_follow(opened.opened_s):
             self.is_urgent = True
 
     def close(self, queue: PartitionQueue, *, touch: bool = True) -> None:

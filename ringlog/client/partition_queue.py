@@ -27,6 +27,11 @@ from ringlog.records.builder import BatchBuilder
 
 SEQUENCE_COUNT = 2**31
 """Sequences go round after this many."""
+FEW_IN_FLIGHT_MAX = 3
+FEW_APART_S = 0.0005
+FEW_ANSWERED_S = 0.005
+"""A small batch follows others that are in flight where they are fewer than this, the last of them left so long before
+it was begun, and the first is not overdue: its sender is slower than the node, which would gain nothing by waiting."""
 _NO_DATA = memoryview(b"")
 
 
@@ -60,6 +65,8 @@ class Batch:
     in_doubt: bool = False
     """It left, and whether it is in the log is not known."""
     attempts: int = 0
+    left_s: float = 0.0
+    """When it left last."""
     error: RinglogError | None = None
 
 
@@ -172,13 +179,26 @@ class PartitionQueue:
         """Whether the open batch should leave now: closing it delays nothing and costs no growth.
 
         While another is in flight, one of fewer than `few_bytes` waits for the answer, and grows: where many small
-        sends follow each other, a request carries all that came during the last one.
+        sends follow each other, a request carries all that came during the last one. Where they come one by one, each
+        goes by itself (`may_follow`).
         """
         if self.open is None or self.ready or self.failed:
             return False
-        if self.in_flight and self.open.builder.nbytes < few_bytes:
+        if self.open.builder.nbytes < few_bytes and not self.may_follow(self.open.opened_s):
             return False
         return self._may_leave(idempotent and self.open.acks is not Acks.NONE, self._next_order)
+
+    def may_follow(self, opened_s: float) -> bool:
+        """Whether a small batch that was begun then need not wait for those in flight. From any thread."""
+        ahead = self.in_flight[:]
+        if not ahead:
+            return True
+        first_s, last_s = ahead[0].left_s, ahead[-1].left_s
+        return (
+            len(ahead) < FEW_IN_FLIGHT_MAX
+            and opened_s - last_s >= FEW_APART_S
+            and opened_s - first_s <= FEW_ANSWERED_S
+        )
 
     def _may_leave(self, numbered: bool, order: int) -> bool:
         self.moving = self.moving and bool(self.in_flight)

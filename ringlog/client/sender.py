@@ -112,7 +112,7 @@ class Sender:
         if queue.failed:
             before = queue.producer
             for batch in queue.resend(now_s):
-                self._leave(queue, batch, sends)
+                self._leave(queue, batch, now_s, sends)
             self._retire(before, queue)
         if self._idempotent and queue.producer is None and (queue.ready or queue.open):
             queue.producer = self._producer
@@ -122,7 +122,7 @@ class Sender:
         while queue.ready or queue.open is not None:
             next_batch = queue.next_to_send(self._idempotent) if queue.ready else None
             if next_batch is not None:
-                self._leave(queue, next_batch, sends)
+                self._leave(queue, next_batch, now_s, sends)
             elif self._lingered(queue, now_s) and queue.wants_open(self._idempotent, few_bytes):
                 self._accumulator.close(queue, touch=False)
             else:
@@ -136,7 +136,7 @@ class Sender:
             self.flushing > 0 or self._linger_s <= 0 or now_s >= opened.opened_s + self._linger_s
         )
 
-    def _leave(self, queue: PartitionQueue, batch: Batch, sends: list[Send]) -> None:
+    def _leave(self, queue: PartitionQueue, batch: Batch, now_s: float, sends: list[Send]) -> None:
         if batch.builder is not None:
             batch.data = batch.builder.finish(self._codec, self._level)
             batch.builder = None
@@ -148,6 +148,7 @@ class Sender:
             number, epoch = (-1, -1) if producer is None else producer
             seal_for(batch.data, number, epoch, batch.sequence)
         batch.attempts += 1
+        batch.left_s = now_s
         sends.append((queue, batch))
 
     def _set_timer(self, queue: PartitionQueue, now_s: float) -> None:

@@ -135,6 +135,32 @@ def test_a_large_batch_behind_one_in_flight_leaves_at_once():
     assert len(rig.sent) == 2
 
 
+@pytest.mark.parametrize(
+    ("pauses_s", "leave"),
+    [
+        pytest.param([0.001], 2, id="one by one: the node is faster than its sender"),
+        pytest.param([0.0001], 1, id="one upon the other: they are worth gathering"),
+        pytest.param([0.006], 1, id="the node is slow: it is not given more requests"),
+        pytest.param([0.001, 0.001, 0.001], 3, id="three at most"),
+    ],
+)
+def test_a_small_batch_follows_those_in_flight_where_waiting_gains_nothing(pauses_s, leave):
+    rig = Rig()
+    rig.topic.queues[0]._in_flight_max = 5
+    rig.produce(0, b"first")
+    rig.step(0.0)
+    for pause_s in pauses_s:
+        rig.now_s += pause_s
+        rig.produce(0, b"next")
+        assert rig.accumulator.is_urgent == (len(rig.sent) < leave), "who need not wait wakes the sender"
+        rig.step(0.0)
+    assert len(rig.sent) == leave
+    while rig.sent:
+        rig.answer(0)
+        rig.step(0.0)
+    assert not rig.accumulator.unfinished
+
+
 @pytest.mark.parametrize("jitter", [0.8, 1.0, 1.2])
 def test_a_retry_waits_by_its_jitter_longer_or_shorter(jitter):
     rig = Rig(jitter=lambda: jitter, retry_backoff_ms=100)
