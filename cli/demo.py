@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from typing import Any, NamedTuple
 
@@ -21,6 +20,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
 from cli.demo_helper import helper
+from cli.demo_place import BUILD, make_place
 from cli.demo_reader import ReadReport
 from cli.demo_records import VALUE_BYTES, values
 from cli.invocation import pasteable
@@ -84,10 +84,9 @@ def demo(
     console = Screen()
     if directory is not None and os.path.exists(directory) and os.listdir(directory):
         raise click.UsageError(f"{directory} is not empty; name another directory")
-    above = directory or "build"
+    above = directory or BUILD
     was_there = os.path.isdir(above)
-    os.makedirs(above, exist_ok=True)
-    directory = os.path.abspath(directory or tempfile.mkdtemp(prefix="demo-", dir=above))
+    directory = os.path.abspath(make_place(directory))
     good = False
     try:
         good = run(console, records, partitions, directory)

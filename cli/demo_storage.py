@@ -9,7 +9,6 @@ import os
 import shlex
 import shutil
 import sys
-import tempfile
 import time
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table
 
 from cli.demo_helper import helper
+from cli.demo_place import make_place
 from cli.demo_tear import Tear, tear_last_batch
 from cli.demo_verify import WrongRecord, expected_checksum, find_by_time, read_by_offset
 from cli.demo_writer import NAME, SETTINGS, append, wall_ms
@@ -74,13 +74,9 @@ class Written(NamedTuple):
 def storage_demo(records: int, directory: str | None, keep: bool) -> None:
     """Append durably, kill the writer, tear its last write, recover, and check every record."""
     console = Screen()
-    if directory is None:
-        os.makedirs("build", exist_ok=True)
-        directory = tempfile.mkdtemp(prefix="demo-", dir="build")
-    elif os.path.exists(partition_dir(directory, NAME)):
+    if directory is not None and os.path.exists(partition_dir(directory, NAME)):
         raise click.UsageError(f"{directory} already holds a log of the demo; name another directory")
-    else:
-        os.makedirs(directory, exist_ok=True)
+    directory = make_place(directory)
     path = partition_dir(directory, NAME)
     try:
         with quiet("ringlog.log"):  # what recovery finds is shown in its place

@@ -65,6 +65,13 @@ def failure_line(error: RinglogError | OSError) -> str:
 
     >>> failure_line(FileNotFoundError(errno.ENOENT, "No such file or directory", "/data"))
     'ringlog: /data: No such file or directory. Check the path.'
+
+    Who raised an error of the system may know better what to do, and says so in a note.
+
+    >>> error = PermissionError(errno.EACCES, "Permission denied", "/build")
+    >>> error.add_note("Name another directory: --dir DIR.")
+    >>> failure_line(error)
+    'ringlog: /build: Permission denied. Name another directory: --dir DIR.'
     """
     return f"ringlog: {_message(error)}"
 
@@ -95,7 +102,8 @@ def _message(error: RinglogError | OSError) -> str:
         what = error.strerror or str(error)
         if error.filename is not None:
             what = f"{os.fsdecode(error.filename)}: {what}"
-        advice = _ADVICE_BY_ERRNO.get(error.errno or 0, "The system's manual explains the error.")
+        known = _ADVICE_BY_ERRNO.get(error.errno or 0, "The system's manual explains the error.")
+        advice = " ".join(getattr(error, "__notes__", ())) or known
     else:
         what, advice = str(error) or (type(error).__doc__ or "").split("\n\n")[0], _advice(error)
         if _says_what_to_do(what):

@@ -15,6 +15,7 @@ from cli.wrong_usage import judging_options
 if TYPE_CHECKING:
     from ringlog.config import NodeConfig
     from ringlog.node.identity import NodeInfo
+    from ringlog.node.supervisor import Supervisor
 
 LOG_FORMAT = "%(asctime)s %(processName)s %(levelname)s %(message)s"
 _SAMPLE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)")
@@ -25,11 +26,8 @@ def run_node(
     config_path: str | None, given: Mapping[str, Any], *, bridge: bool, verbose: bool, as_json: bool
 ) -> int:
     """Run a node in this process until it is told to stop; the exit code."""
-    from ringlog.node.supervisor import run
-
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format=LOG_FORMAT)
     config = _config(config_path, given)
-    _warn_of_memory(config.data_dir)
 
     def with_bridge(endpoints: list[str], parent: int) -> int:
         from cli.bridge_run import start_bridge
@@ -46,7 +44,24 @@ def run_node(
             print(f"ringlog is ready on {info.endpoints[0]}, with {shards}, data in {config.data_dir}")
         sys.stdout.flush()
 
-    return run(config, say_ready, with_bridge if bridge else None)
+    return _supervisor(config).run(say_ready, with_bridge if bridge else None)
+
+
+def _supervisor(config: NodeConfig) -> Supervisor:
+    """Who will run the node. Its directory is locked before anything is loaded that takes time: from then on
+    `ringlog stop` finds it."""
+    from ringlog.node.identity import DataDirLock
+
+    lock = DataDirLock(config.data_dir)
+    lock.take()
+    try:
+        _warn_of_memory(config.data_dir)
+        from ringlog.node.supervisor import Supervisor
+
+        return Supervisor(config, lock)
+    except BaseException:
+        lock.abandon()
+        raise
 
 
 def _config(path: str | None, given: Mapping[str, Any]) -> NodeConfig:

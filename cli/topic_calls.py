@@ -14,8 +14,10 @@ from cli.topic_errors import naming_near_topics
 from ringlog.errors import TopicExists
 
 if TYPE_CHECKING:
-    from ringlog import Admin
     from ringlog.client.admin import PartitionInfo, TopicInfo
+
+UNKNOWN = "unknown"
+"""In place of what only a leader knows that did not answer, or that is not there."""
 
 
 def create_topic(
@@ -62,7 +64,7 @@ def _replicas(described: TopicInfo) -> int:
 def list_topics(bootstrap: str, *, internal: bool, as_json: bool) -> None:
     """Print the topics by name."""
     with open_admin(bootstrap) as admin:
-        rows = [_summary(admin, name) for name in admin.list_topics(include_internal=internal)]
+        rows = [_summary(one) for one in admin.describe_topics(include_internal=internal)]
     if as_json:
         for row in rows:
             print_json(row)
@@ -72,17 +74,24 @@ def list_topics(bootstrap: str, *, internal: bool, as_json: bool) -> None:
         print("There are no topics yet. Create one: ringlog topic create NAME", file=sys.stderr)
 
 
-def _summary(admin: Admin, name: str) -> dict[str, Any]:
-    described = admin.describe_topic(name)
+def _summary(described: TopicInfo) -> dict[str, Any]:
+    is_known = all(p.is_known for p in described.partitions)
     return {
-        "name": name,
+        "name": described.name,
         "partitions": len(described.partitions),
-        "records": sum(p.next_offset - p.log_start_offset for p in described.partitions),
-        "bytes": sum(p.bytes for p in described.partitions),
+        "records": _records(described) if is_known else None,
+        "bytes": sum(p.bytes for p in described.partitions) if is_known else None,
     }
 
 
+def _records(described: TopicInfo) -> int:
+    """How many there are in the partitions that are known."""
+    return sum(p.next_offset - p.log_start_offset for p in described.partitions)
+
+
 def _cells(row: Mapping[str, Any]) -> tuple[object, ...]:
+    if row["records"] is None:
+        return (row["name"], row["partitions"], UNKNOWN, UNKNOWN)
     return (row["name"], row["partitions"], row["records"], f"{row['bytes'] / 1e6:,.1f}")
 
 
@@ -102,7 +111,7 @@ def describe_topics(bootstrap: str, names: Sequence[str], *, all_settings: bool,
                 _print_description(described, settings)
 
 
-PARTITION_FIELDS = ("log_start_offset", "readable_offset", "next_offset", "bytes", "segments", "status")
+LOG_FIELDS = ("log_start_offset", "readable_offset", "next_offset", "bytes", "segments")
 REPLICA_FIELDS = ("leader_epoch", "replicas", "isr")
 
 
@@ -114,7 +123,8 @@ def _description(described: TopicInfo) -> dict[str, Any]:
             {
                 "partition": p.index,
                 "leader": p.leader,
-                **{f: getattr(p, f) for f in (*PARTITION_FIELDS, *(REPLICA_FIELDS if p.replicas else ()))},
+                **{f: getattr(p, f) if p.is_known else None for f in LOG_FIELDS},
+                **{f: getattr(p, f) for f in ("status", *(REPLICA_FIELDS if p.replicas else ()))},
             }
             for p in described.partitions
         ],
@@ -131,10 +141,9 @@ def _settings(described: TopicInfo, node: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _print_description(described: TopicInfo, settings: Mapping[str, Any]) -> None:
-    records = sum(p.next_offset - p.log_start_offset for p in described.partitions)
-    print(
-        f"{described.name}: {counted(len(described.partitions), 'partition')}, {counted(records, 'record')}"
-    )
+    count, unknown = len(described.partitions), sum(not p.is_known for p in described.partitions)
+    but = f" in {count - unknown} of them, the others are unknown" if unknown else ""
+    print(f"{described.name}: {counted(count, 'partition')}, {counted(_records(described), 'record')}{but}")
     if settings:
         found = settings["settings"]
         print_table(
@@ -149,16 +158,18 @@ def _print_description(described: TopicInfo, settings: Mapping[str, Any]) -> Non
         (
             p.index,
             *((_leader(p), node_list(p.replicas), node_list(p.isr)) if clustered else ()),
-            p.log_start_offset,
-            p.readable_offset,
-            p.next_offset,
-            f"{p.bytes / 1e6:,.1f}",
-            p.segments,
+            *_log_cells(p),
             p.status,
         )
         for p in described.partitions
     ]
     print_table(("PARTITION", *(("LEADER", "REPLICAS", "IN SYNC") if clustered else ()), *headings), rows)
+
+
+def _log_cells(p: PartitionInfo) -> tuple[object, ...]:
+    if not p.is_known:
+        return (UNKNOWN,) * len(LOG_FIELDS)
+    return (p.log_start_offset, p.readable_offset, p.next_offset, f"{p.bytes / 1e6:,.1f}", p.segments)
 
 
 def _leader(partition: PartitionInfo) -> str:

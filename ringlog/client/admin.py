@@ -12,12 +12,12 @@ from ringlog.client.cluster_info import ClusterInfo, cluster_info
 from ringlog.client.commits import OffsetAndMetadata
 from ringlog.client.connection import Connection
 from ringlog.client.deleting import delete_records
+from ringlog.client.describing import SILENCE_S, describe
 from ringlog.client.group_admin import GroupAdmin, GroupInfo, PlannedReset
 from ringlog.client.metadata import INTERNAL_PREFIX
 from ringlog.client.move_progress import MoveProgress, progress
 from ringlog.client.moving import Move
 from ringlog.client.offsets import checked_offset
-from ringlog.client.rounds import ask_partitions
 from ringlog.client.settings import AdminSettings, settings_of
 from ringlog.client.splitting import SplitPoints, split_points
 from ringlog.errors import InvalidRequest, RinglogError, TopicExists, UnknownTopic
@@ -31,8 +31,6 @@ from ringlog.net.messages import (
     AlterTopicRequest,
     CreateTopicRequest,
     DeleteTopicRequest,
-    DescribePartitionsReply,
-    DescribePartitionsRequest,
     PartitionDescription,
     PartitionMetadata,
     TopicMetadata,
@@ -40,6 +38,7 @@ from ringlog.net.messages import (
 )
 
 NO_LEADER_STATUS = "no leader"
+NO_ANSWER_STATUS = "no answer"
 _ENDS = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -56,7 +55,8 @@ class PartitionInfo:
     bytes: int
     segments: int
     status: str
-    """What its leader says; `NO_LEADER_STATUS`, with -1 for offsets, while nobody leads it."""
+    """What its leader says; `NO_LEADER_STATUS` while nobody leads it, `NO_ANSWER_STATUS` when its leader did not answer
+    in time: see `is_known`."""
     partition_id: int
     leader_epoch: int = 0
     replicas: list[int] = field(default_factory=list)
@@ -67,6 +67,11 @@ class PartitionInfo:
     @property
     def high_watermark(self) -> int:
         return self.readable_offset
+
+    @property
+    def is_known(self) -> bool:
+        """Its leader has told of its log. Else offsets are -1, bytes and segments 0."""
+        return self.log_start_offset >= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +139,22 @@ class Admin:
         }
 
     def describe_topic(self, name: str, *, timeout: float | None = None) -> TopicInfo:
-        """A topic with its settings and the state of each partition. UnknownTopic when it is not there."""
-        return self._described(self._connection.topic_told(name, timeout_s=timeout), timeout)
+        """A topic with its settings and the state of each partition. UnknownTopic when it is not there. Leaders that do
+        not answer are waited for a few seconds: see `PartitionInfo.is_known`."""
+        told = self._connection.topic_told(name, timeout_s=timeout)
+        return self._described(told, min(self._patience_s(timeout), SILENCE_S))
+
+    def describe_topics(
+        self, *, include_internal: bool = False, timeout: float | None = None
+    ) -> list[TopicInfo]:
+        """All topics that `list_topics` names, each as `describe_topic` tells of it, in the time of one."""
+        reply = self._connection.metadata(None, timeout_s=timeout)
+        topics = [
+            topic
+            for topic in sorted(reply.topics, key=lambda one: one.name)
+            if not topic.error and (include_internal or not topic.name.startswith(INTERNAL_PREFIX))
+        ]
+        return self._all_described(topics, min(self._patience_s(timeout), SILENCE_S))
 
     def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
         """Remove a topic with all its records."""
@@ -324,27 +343,31 @@ class Admin:
         return reply.topic
 
     def _described(self, topic: TopicMetadata, timeout: float | None) -> TopicInfo:
-        rows = ask_partitions(
-            self._connection,
-            {TopicPartition(topic.name, one.index): 0 for one in topic.partitions if one.leader_node >= 0},
-            Api.DESCRIBE_PARTITIONS,
-            lambda some: DescribePartitionsRequest([number for number, _ in some]),
-            DescribePartitionsReply,
-            lambda reply: reply.partitions,
-            failed="it was not described",
-            timeout_s=self._connection.settings.request_timeout_ms / 1000 if timeout is None else timeout,
-        )
-        return TopicInfo(
-            topic.name,
-            topic.topic_id,
-            dict(topic.config),
-            [_info(one, rows.get(TopicPartition(topic.name, one.index))) for one in topic.partitions],
-        )
+        return self._all_described([topic], self._patience_s(timeout))[0]
+
+    def _all_described(self, topics: Sequence[TopicMetadata], timeout_s: float) -> list[TopicInfo]:
+        led = [
+            TopicPartition(topic.name, one.index)
+            for topic in topics
+            for one in topic.partitions
+            if one.leader_node >= 0
+        ]
+        rows = describe(self._connection, led, timeout_s)
+        return [
+            TopicInfo(
+                topic.name,
+                topic.topic_id,
+                dict(topic.config),
+                [_info(one, rows.get(TopicPartition(topic.name, one.index))) for one in topic.partitions],
+            )
+            for topic in topics
+        ]
 
 
 def _info(known: PartitionMetadata, row: PartitionDescription | None) -> PartitionInfo:
     if row is None:
-        row = PartitionDescription(known.partition, 0, -1, -1, -1, 0, 0, NO_LEADER_STATUS)
+        status = NO_LEADER_STATUS if known.leader_node < 0 else NO_ANSWER_STATUS
+        row = PartitionDescription(known.partition, 0, -1, -1, -1, 0, 0, status)
     return PartitionInfo(
         known.index,
         known.leader_node,

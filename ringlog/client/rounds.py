@@ -53,7 +53,7 @@ def ask_partitions(
     while left:
         error: RinglogError = RequestTimeout(f"{next(iter(left))}: {failed} within {timeout_s:.3g} s. Retry")
         try:
-            for some in _by_lane(connection, left, deadline_s):
+            for some in by_lane(connection, left, deadline_s):
                 reply = connection.call(
                     api,
                     make_request([(number, left[tp]) for number, tp in some.items()]),
@@ -112,9 +112,10 @@ def not_when_stale(error: RinglogError) -> None:
         raise error
 
 
-def _by_lane(
+def by_lane(
     connection: Connection, tps: Iterable[TopicPartition], deadline_s: float
 ) -> list[dict[int, TopicPartition]]:
+    """Partitions, by their ids, for each shard that leads some of them."""
     lanes: dict[int, dict[int, TopicPartition]] = {}
     for tp, place in places(connection, tps, _left_s(deadline_s)).items():
         lanes.setdefault(place.lane, {})[place.partition] = tp

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,7 +32,9 @@ _STEM_CHARS_MAX = 230
 """Of a directory's name: with what is added it must stay a name that a file system takes."""
 _SLICE_BYTES = 64 * MIB
 _SLICE_FILES = 32
-"""Given back to the file system in one go: a large file all at once would hold up the writes of everybody."""
+"""Given back to the file system in one go: a large file, or many small ones, would hold up the writes of everybody."""
+SET_ASIDE_TOGETHER = 64
+"""Partitions that are set aside in one go."""
 
 
 def is_deleted_dir(name: str) -> bool:
@@ -56,18 +59,34 @@ def set_dir_aside(disk: Disk, path: str) -> Job[str | None]:
     return aside
 
 
-def delete_dir(disk: Disk, path: str) -> Job[None]:
-    """Delete a directory that was set aside, with its files. Others get their turn between two slices."""
+class Slice:
+    """What was given back to the file system since others had their turn."""
+
+    def __init__(self) -> None:
+        self._bytes = self._files = 0
+
+    def freed(self, size: int) -> bool:
+        """A file or a directory is gone; whether it is others' turn."""
+        self._bytes += min(size, _SLICE_BYTES)
+        self._files += 1
+        is_full = self._bytes >= _SLICE_BYTES or self._files >= _SLICE_FILES
+        if is_full:
+            self._bytes = self._files = 0
+        return is_full
+
+
+def delete_dir(disk: Disk, path: str, slice_: Slice | None = None) -> Job[None]:
+    """Delete a directory that was set aside, with its files. Others get their turn between two slices; one that is
+    given is shared with further directories."""
     check(is_deleted_dir(os.path.basename(path)), "only what was set aside is deleted")
-    freed_bytes = freed_files = 0
+    slice_ = slice_ or Slice()
     for name, size in disk.list_dir(path):
         yield from delete_file(disk, f"{path}/{name}", size)
-        freed_bytes += min(size, _SLICE_BYTES)
-        freed_files += 1
-        if freed_bytes >= _SLICE_BYTES or freed_files >= _SLICE_FILES:
+        if slice_.freed(size):
             must((yield disk.flush_dir(path)), f"flush directory {path}")
-            freed_bytes = freed_files = 0
     disk.remove_dir(path)
+    if slice_.freed(0):
+        must((yield disk.flush_dir(os.path.dirname(path))), f"flush directory of {path}")
 
 
 def delete_file(disk: Disk, path: str, size: int) -> Job[None]:
@@ -134,6 +153,10 @@ class Removals:
         """Logs that are not quiet yet: let_go() is to be called after completions."""
         self._doomed: set[TopicPartition] = set()
         """Partitions that are not gone yet, also those where that failed."""
+        self._aside: deque[str] = deque()
+        """Directories that are to be deleted, one after another."""
+        self._is_deleting = False
+        self._slice = Slice()
 
     def begin(
         self,
@@ -165,22 +188,38 @@ class Removals:
 
     def delete(self, aside: str | None) -> None:
         """Delete a directory that was set aside, if there is one, in the background."""
+        if aside is None:
+            return
+        self._aside.append(aside)
+        if not self._is_deleting:
+            self._is_deleting = True
+            self._dispatcher.spawn(self._delete_all(), lambda _: None, lambda _: None)
 
-        def not_deleted(error: RinglogError | OSError) -> None:
-            _logger.warning("%s: files are left of it: %s. They are deleted at the next start", aside, error)
+    def _delete_all(self) -> Job[None]:
+        while self._aside:
+            path = self._aside.popleft()
+            try:
+                yield from delete_dir(self._disk, path, self._slice)
+            except (RinglogError, OSError) as error:
+                _logger.warning(
+                    "%s: files are left of it: %s. They are deleted at the next start", path, error
+                )
+        self._is_deleting = False
 
-        if aside is not None:
-            self._dispatcher.spawn(delete_dir(self._disk, aside), lambda _: None, not_deleted)
-
-    def let_go(self) -> None:
-        """Go on with the logs that have become quiet."""
+    def let_go(self, at_most: int | None = None) -> None:
+        """Go on with the logs that have become quiet. `at_most`: the others' turn comes when these are set aside."""
         before, self.waiting = self.waiting, []
-        for leaving, then in before:
-            if leaving.quiet:
-                self._forget(leaving.log)
-                then()
-            else:
+        for at, (leaving, then) in enumerate(before):
+            if at_most == 0:
+                self.waiting += before[at:]
+                return
+            if not leaving.quiet:
                 self.waiting.append((leaving, then))
+                continue
+            self._forget(leaving.log)
+            then()
+            if at_most is not None:
+                at_most -= 1
 
     def finish(self, name: TopicPartition, path: str) -> None:
         """Wait until nothing is left of a partition under its name: it is going to be opened anew."""

@@ -36,7 +36,7 @@ from ringlog.log.reading import Reader, Slices, TimedOffset
 from ringlog.log.ready import ReadyLogs
 from ringlog.log.recent_tail import ShardTail
 from ringlog.log.recovery import RecoveryReport
-from ringlog.log.removal import Leaving, Removals
+from ringlog.log.removal import SET_ASIDE_TOGETHER, Leaving, Removals
 from ringlog.log.retention import plan_retention
 from ringlog.log.settings import DEFAULT_SETTINGS, LogSettings
 from ringlog.log.truncation import truncate_files
@@ -232,6 +232,7 @@ class LogStore:
     def drain(self, *, now_ms: int) -> list[Event]:
         """Run until all that was received is written and flushed, and all chores are done."""
         events = self._settle(list(self.logs), now_ms)
+        self._removals.let_go()  # all that are quiet: nothing is under way for them that could be waited for
         while self._removals.waiting:
             self._dispatcher.deliver(None)
             self._removals.let_go()
@@ -382,7 +383,7 @@ class LogStore:
         if self.flushes:
             self.flushes.flush_due(self.logs, now_ms)
         if self._removals.waiting:
-            self._removals.let_go()
+            self._removals.let_go(SET_ASIDE_TOGETHER)
         if self._wanting:
             self._wanting[:] = [housekeeper for housekeeper in self._wanting if not housekeeper.tick()]
         if self._sweeping:

@@ -19,6 +19,8 @@ from ringlog.ring.board import ProcessState
 from ringlog.ring.stats import quantile
 
 RATE_SAMPLE_S = 0.5
+STARTING_S = 0.5
+"""How long a stop looks for a node: one that was just started has not locked its directory yet."""
 
 
 def find_node(data_dir: str) -> NodeInfo | None:
@@ -28,9 +30,11 @@ def find_node(data_dir: str) -> NodeInfo | None:
 
 def stop(data_dir: str, timeout_s: float = 30.0) -> int:
     """Stop the node cleanly, also while it starts, and wait until all of it is gone; the pid that it had."""
-    pid = holder_pid(data_dir)
-    if pid is None:
-        raise NodeUnavailable(f"no node runs on {data_dir}")
+    until = time.monotonic() + min(timeout_s, STARTING_S)
+    while (pid := holder_pid(data_dir)) is None:
+        if time.monotonic() >= until:
+            raise NodeUnavailable(f"no node runs on {data_dir}")
+        time.sleep(0.02)
     with suppress(ProcessLookupError):  # its processes are about to follow it
         os.kill(pid, signal.SIGTERM)
     until = time.monotonic() + timeout_s

@@ -64,7 +64,7 @@ class DataDirLock:
         self._made_lock = False
 
     def take(self) -> None:
-        """Take it, or raise NodeRunning; waits for processes that are about to leave."""
+        """Take it, or raise NodeRunning; waits for processes that are about to leave. Twice is fine."""
         until = time.monotonic() + LEAVING_S
         while self._fd < 0:
             self._made_dirs += _make_dirs(self.data_dir)
@@ -98,6 +98,7 @@ class DataDirLock:
         """Clean stop: nobody is here."""
         try:
             self._forget_info()
+            os.ftruncate(self._fd, 0)  # its pid is soon another program's
         finally:
             os.close(self._fd)
             self._fd = -1

@@ -65,7 +65,8 @@ with which it must end, it returns its pid."""
 class Supervisor:
     """One node, from its start to its stop."""
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, lock: DataDirLock | None = None) -> None:
+        """`lock`: that of its data directory, when it is held already."""
         defaults = node_defaults(config.topic_defaults)  # refused now, or every shard would end with it
         if not config.cluster:
             require_min_insync(defaults, 1)
@@ -73,7 +74,7 @@ class Supervisor:
         self.topology = Topology(
             nets=config.nets, shards=config.shard_count, peers=1 if config.cluster else 0
         )
-        self._lock = DataDirLock(config.data_dir)
+        self._lock = lock or DataDirLock(config.data_dir)
         self._reserve = ReserveFile(config.data_dir)
         self._pids: dict[int, int] = {}
         """Process number of each living child, by its pid."""

@@ -129,7 +129,7 @@ class ShardAgent:
         self._is_applied = self._report_applied()
         core.fetches.expire(now_ms)
         self._show(now_ms)
-        self._calm_due_ms = 0 if core.hosting.has_to_open else core.hosting.next_retry_ms
+        self._calm_due_ms = 0 if core.hosting.has_work else core.hosting.next_retry_ms
 
     def _patience_s(self, now_ms: int, room: bool) -> float:
         """How long nothing is due; noted for the passes before then."""
@@ -202,7 +202,7 @@ class ShardAgent:
         return bool(messages)
 
     def _report_applied(self) -> bool:
-        """Tell the controller, once all partitions of a version are open; whether it knows of the present one."""
+        """Tell the controller once a version is served (`Hosting.settled`); whether it knows of the present one."""
         version = self.core.hosting.image.version
         if version == 0:
             return False  # the controller has not told what there is

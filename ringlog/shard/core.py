@@ -325,7 +325,7 @@ class ShardCore:
         delta = decode_delta(bytes(body))
         self.hosting.image.apply(delta)
         if not delta.more:
-            self.hosting.follow(self._now_ms)
+            self.hosting.follow()
             self.replication.follow(self._now_ms)
             self.groups.follow(self._now_ms)
 

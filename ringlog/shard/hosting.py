@@ -1,7 +1,8 @@
 """The partitions that a shard serves: follows the metadata, opens, reconfigures, reopens and removes logs.
 
 Opening is work (files are made, tails are scanned), so it is done a few milliseconds at a time between cycles;
-until a partition is open, requests for it are refused, retriably.
+until a partition is open, requests for it are refused, retriably. So is giving open logs other settings (their state is
+flushed); until then they are served by the old ones.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ from ringlog.replication.view import PartitionView
 from ringlog.ring.stats import Stats
 from ringlog.shard.acks import AckQueue
 
-OPEN_SLICE_S = 0.02
+WORK_SLICE_S = 0.02
+"""How long logs are opened or reconfigured before others are served."""
 OPEN_TOGETHER = 64
 """Partitions that are made at a time: enough for a disk that flushes them at once, few enough for others to wait."""
 REOPEN_MS = 500
@@ -158,6 +160,8 @@ class Hosting:
         self._cluster_id = ""
         self._to_open: deque[int] = deque()
         self._opening: set[int] = set()
+        self._to_configure: dict[int, None] = {}
+        """Partitions whose logs do not have their present settings yet, in order."""
         self._removing: set[int] = set()
         """Deleted, and their directories are not renamed yet."""
         self._names: dict[int, TopicPartition] = {}
@@ -171,9 +175,9 @@ class Hosting:
 
     @property
     def settled(self) -> bool:
-        """All partitions of the present metadata are open, or failed to open; those that are gone have left their
-        directories, so that another shard may open new ones of the same names."""
-        return not self._to_open and not self._removing
+        """All partitions of the present metadata are open and have their settings, or failed to open; those that are
+        gone have left their directories, so that another shard may open new ones of the same names."""
+        return not self.has_work and not self._removing
 
     @property
     def closed(self) -> list[int]:
@@ -181,9 +185,9 @@ class Hosting:
         return [partition for partition in self._retry_at_ms if partition not in self.hosted]
 
     @property
-    def has_to_open(self) -> bool:
+    def has_work(self) -> bool:
         """`work` has something to do at once."""
-        return bool(self._to_open)
+        return bool(self._to_open or self._to_configure)
 
     def find(self, partition: int) -> HostedPartition:
         """A partition that must be open; raises what its client should be told."""
@@ -229,7 +233,7 @@ class Hosting:
         """Whether the policy of a hosted partition lets old records be deleted, not only compacted."""
         return "delete" in self._configs[partition]["cleanup.policy"]
 
-    def follow(self, now_ms: int) -> None:
+    def follow(self) -> None:
         """Compare what is hosted with the image, and plan what must change."""
         node = self.image.node_id
         wanted = {
@@ -251,8 +255,7 @@ class Hosting:
                 self._opening.add(partition)
                 self._to_open.append(partition)
             elif self._configs[partition] != config:
-                settings = log_settings(config, replicated=bool(found.replicas))
-                self.store.reconfigure(self._names[partition], settings, now_ms=now_ms)
+                self._to_configure[partition] = None
             self._configs[partition] = config
 
     def _is_gone(self, partition: int) -> bool:
@@ -278,7 +281,7 @@ class Hosting:
         self.store.claims.sweep(known, is_deleted)
 
     def work(self, now_ms: int) -> None:
-        """Open what is to be opened, for a slice of time."""
+        """Open what is to be opened, then reconfigure what has other settings now, for a slice of time."""
         if self._retry_at_ms:
             for partition in [p for p, at in self._retry_at_ms.items() if at <= now_ms]:
                 if partition in self.hosted and not self._has_room(self._names[partition]):
@@ -288,11 +291,19 @@ class Hosting:
                 del self._retry_at_ms[partition]
                 self._opening.add(partition)
                 self._to_open.append(partition)
-        if not self._to_open:
+        if not self.has_work:
             return
-        until = time.monotonic() + OPEN_SLICE_S
+        until = time.monotonic() + WORK_SLICE_S
         while self._to_open and time.monotonic() < until:
             self._open(self._next_to_open(), now_ms)
+        while self._to_configure and time.monotonic() < until:
+            self._configure(next(iter(self._to_configure)), now_ms)
+
+    def _configure(self, partition: int, now_ms: int) -> None:
+        """Give a log the present settings of its topic."""
+        del self._to_configure[partition]
+        settings = log_settings(self._configs[partition], replicated=self._is_replicated(partition))
+        self.store.reconfigure(self._names[partition], settings, now_ms=now_ms)
 
     def _next_to_open(self) -> list[int]:
         """Some that are to be made. One that has files may have to be scanned: it is the last for now."""
@@ -422,6 +433,7 @@ class Hosting:
     def _drop(self, partition: int, *, deleted: bool) -> None:
         name = self._names.pop(partition)
         self._opening.discard(partition)
+        self._to_configure.pop(partition, None)
         self._retry_at_ms.pop(partition, None)
         self._configs.pop(partition, None)
         found = self.hosted.get(partition)

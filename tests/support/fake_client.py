@@ -19,6 +19,8 @@ class FakeTopic:
 
     partitions: list[list[ConsumerRecord]]
     config: dict[str, str] = field(default_factory=dict)
+    silent: set[int] = field(default_factory=set)
+    """Partitions whose leader does not answer."""
 
 
 @dataclass
@@ -103,6 +105,9 @@ class FakeAdmin(_Client):
     def list_topics(self, *, include_internal: bool = False) -> list[str]:
         return sorted(name for name in self._node.topics if include_internal or not name.startswith("__"))
 
+    def describe_topics(self, *, include_internal: bool = False) -> list[TopicInfo]:
+        return [self.describe_topic(name) for name in self.list_topics(include_internal=include_internal)]
+
     def topic_defaults(self) -> dict[str, str]:
         return self._node.topic_defaults
 
@@ -122,6 +127,8 @@ class FakeAdmin(_Client):
             )
             for index, log in enumerate(topic.partitions)
         ]
+        for index in topic.silent:
+            partitions[index] = PartitionInfo(index, 0, -1, -1, -1, 0, 0, "no answer", index + 1)
         return TopicInfo(name, 1, dict(topic.config), partitions)
 
     def alter_topic(self, name: str, config: dict[str, str | None]) -> TopicInfo:

@@ -79,7 +79,7 @@ class ShardCluster:
         world.core.replication.peers = self.peers[node]
         world.core.replication.controller = self.controllers[node]
         world.delta(Identity("c", node), *self._brokers(), self.topic, self.record, full=True)
-        while world.core.hosting.has_to_open:
+        while world.core.hosting.has_work:
             world.core.hosting.work(world.now_ms)
         for other in NODES:
             if other in self.worlds and other != node:

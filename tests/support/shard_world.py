@@ -134,11 +134,16 @@ class ShardWorld:
         settings = {key.replace("_", "."): value for key, value in config.items()}
         made = [Partition(partition, topic_id, index, 0) for index, partition in enumerate(partitions)]
         self.delta(Topic(topic_id, name, settings), *made)
-        while self.core.hosting.has_to_open:  # a slow machine opens fewer at a time
+        self.work()
+
+    def work(self) -> None:
+        """Open and reconfigure what is to be: a slow machine does fewer at a time."""
+        while self.core.hosting.has_work:
             self.core.hosting.work(self.now_ms)
 
     def configure(self, topic_id: int = 1, **config: str) -> None:
         self.delta(TopicConfig(topic_id, {key.replace("_", "."): value for key, value in config.items()}))
+        self.work()
 
     def name(self, index: int = 0, topic: str = "events") -> TopicPartition:
         return TopicPartition(topic, index)

@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 
 from cli.failures import ExitCode
+from ringlog.config import NodeConfig
+from ringlog.node.identity import DataDirLock, holder_pid
 from tuning.doctor.facts import StorageFacts
+
+
+class NoNode:
+    """In place of a node."""
+
+    def __init__(self, config: NodeConfig, lock: DataDirLock) -> None:
+        self._lock = lock
+
+    def run(self, *_: object) -> int:
+        self._lock.leave()
+        return 0
 
 
 @pytest.fixture
@@ -15,7 +31,7 @@ def start(run, monkeypatch, tmp_path):
     def start_on(*arguments, **storage):
         facts = StorageFacts(directory=str(tmp_path), mount_point="/mnt", **storage)
         monkeypatch.setattr("tuning.doctor.read_facts.read_storage", lambda directory: facts)
-        monkeypatch.setattr("ringlog.node.supervisor.run", lambda *_: 0)
+        monkeypatch.setattr("ringlog.node.supervisor.Supervisor", NoNode)
         return run("start", "--data-dir", tmp_path / "data", *arguments)
 
     return start_on
@@ -38,3 +54,22 @@ def test_who_keeps_data_in_memory_is_warned_that_flushed_means_little(start, tmp
 
 def test_who_keeps_data_on_a_disk_is_not(start):
     assert start(file_system="ext4", device="vda").output == ""
+
+
+def test_a_node_can_be_stopped_before_it_is_loaded_and_one_that_cannot_be_leaves_nothing(
+    run, monkeypatch, tmp_path
+):
+    data_dir, held = tmp_path / "new" / "data", []
+
+    class Loading:
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            if name == "ringlog.node.supervisor":
+                held.append(holder_pid(str(data_dir)))
+                raise KeyboardInterrupt
+
+    monkeypatch.delitem(sys.modules, "ringlog.node.supervisor", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Loading, *sys.meta_path])
+    run("start", "--data-dir", data_dir)
+    assert held == [os.getpid()]
+    assert os.listdir(tmp_path) == []

@@ -64,6 +64,29 @@ def test_describe_shows_partitions_and_settings(run, node):
     assert "orders: 2 partitions, 1 record" in text and "retention.ms = 5" in text
 
 
+def test_what_a_silent_leader_knows_is_unknown(run, node):
+    node.create("orders", 2).silent.add(1)
+    node.append("orders", 0, b"12345")
+    [described] = lines(run("topic", "describe", "orders", "--json"))
+    assert described["partitions"][0]["next_offset"] == 1
+    assert described["partitions"][1] == {
+        "partition": 1,
+        "leader": 0,
+        "log_start_offset": None,
+        "readable_offset": None,
+        "next_offset": None,
+        "bytes": None,
+        "segments": None,
+        "status": "no answer",
+    }
+    text = run("topic", "describe", "orders").stdout.splitlines()
+    assert text[0] == "orders: 2 partitions, 1 record in 1 of them, the others are unknown"
+    assert text[-1].split() == ["1", *["unknown"] * 5, "no", "answer"]
+    [listed] = lines(run("topic", "list", "--json"))
+    assert listed == {"name": "orders", "partitions": 2, "records": None, "bytes": None}
+    assert run("topic", "list").stdout.splitlines()[1].split() == ["orders", "2", "unknown", "unknown"]
+
+
 def test_describe_shows_all_settings_and_where_each_comes_from(run, node):
     node.create("orders").config["retention.ms"] = "5"
     node.topic_defaults["segment.ms"] = "60000"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict
 
 import pytest
 
+import ringlog.client.admin
+import ringlog.client.describing
 from ringlog import Admin, Producer
 from ringlog.client.connection import Connection
 from ringlog.client.settings import ClientSettings
@@ -224,6 +227,48 @@ def test_a_topic_is_described_with_its_leaders_replicas_and_in_sync_replicas(clu
     assert [p.replicas for p in found.partitions] == [[1, 2, 3]] * 3
     assert [p.isr for p in found.partitions] == [[2, 3], [1, 3], [1, 2, 3]]
     assert [p.status for p in found.partitions] == ["open", "no leader", "open"]
+
+
+@pytest.mark.parametrize("how", ["silent", "gone"])
+def test_a_topic_is_described_without_the_offsets_of_leaders_that_cannot_be_reached(
+    cluster, how, monkeypatch
+):
+    monkeypatch.setattr(ringlog.client.admin, "SILENCE_S", 1.0)
+    for name in ("s", "t"):
+        cluster.create(name, partitions=3)
+    with Admin(cluster.bootstrap(1)) as admin:
+        admin.describe_topic("t")
+        if how == "silent":
+            cluster.nodes[3].silent = True
+        else:
+            cluster.kill(3)
+        began_s = time.monotonic()
+        found = admin.describe_topic("t")
+        both = admin.describe_topics()
+        took_s = time.monotonic() - began_s
+    assert [p.next_offset for p in found.partitions] == [0, 0, -1]
+    assert [p.status for p in found.partitions] == ["open", "open", "no answer"]
+    assert [(p.leader, p.replicas) for p in found.partitions] == [(n, [1, 2, 3]) for n in (1, 2, 3)]
+    assert [[p.is_known for p in topic.partitions] for topic in both] == [[True, True, False]] * 2
+    assert [topic.name for topic in both] == ["s", "t"]
+    assert took_s < stretched(5), "a second each, however many topics there are"
+
+
+def test_a_topic_whose_leader_moves_from_a_silent_node_is_described_whole(cluster):
+    cluster.create("t", partitions=3)
+    with Admin(cluster.bootstrap(1)) as admin:
+        admin.describe_topic("t")
+        cluster.nodes[3].silent = True
+        threading.Timer(0.5, cluster.elect, [3]).start()
+        assert all(p.is_known for p in admin.describe_topic("t").partitions)
+
+
+def test_a_topic_is_made_though_a_leader_cannot_be_reached(cluster, monkeypatch):
+    monkeypatch.setattr(ringlog.client.describing, "SILENCE_S", 0.5)
+    cluster.nodes[3].silent = True
+    with Admin(cluster.bootstrap(1)) as admin:
+        made = admin.create_topic("t", 3)
+    assert [p.is_known for p in made.partitions] == [True, True, False]
 
 
 def test_a_cluster_is_described_with_its_nodes_and_its_dangers(cluster):

@@ -7,11 +7,13 @@ import random
 
 import pytest
 
+from ringlog.disk.plain import PlainDisk
 from ringlog.errors import PartitionFenced
 from ringlog.limits import MIB
 from ringlog.log.jobs import run_now
 from ringlog.log.names import parse_partition_dir
-from ringlog.log.removal import delete_dir, is_deleted_dir, set_dir_aside, sweep_deleted
+from ringlog.log.removal import SET_ASIDE_TOGETHER, delete_dir, is_deleted_dir, set_dir_aside, sweep_deleted
+from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
 from tests.support.fake_disk import FakeDisk
 from tests.support.fake_disk_faults import Faults, PowerLoss
@@ -47,6 +49,48 @@ def test_a_removed_partition_refuses_appends_at_once():
     world.store.remove(world.partition)
     with pytest.raises(PartitionFenced, match="not open"):
         world.append(b"late")
+
+
+def test_many_partitions_are_removed_in_slices():
+    world = LogWorld()
+    doomed = [TopicPartition("many", number) for number in range(200)]
+    for name in doomed:
+        world.store.open(name, SMALL_SEGMENTS, now_ms=world.now_ms)
+    calls: dict[str, int] = {"rename": 0, "remove": 0, "remove_dir": 0}
+    counting(world, calls)
+    gone: list[int] = []
+    for name in doomed:
+        world.store.remove(name, done=lambda: gone.append(1))
+    passes: list[dict[str, int]] = []
+    while world.disk.in_flight or world.store._removals.waiting:
+        before = dict(calls)
+        world.run()
+        passes.append({kind: calls[kind] - before[kind] for kind in calls})
+    assert (len(gone), world.disk.list_dirs("/data")) == (200, ["events-0"])
+    assert max(one["rename"] for one in passes) <= SET_ASIDE_TOGETHER
+    assert max(one["remove"] + one["remove_dir"] for one in passes) <= 64, "a slice, or two"
+
+
+def test_a_clean_stop_waits_for_all_partitions_that_are_being_removed(tmp_path):
+    store = LogStore(PlainDisk(), str(tmp_path))  # each call is done as soon as it is submitted
+    doomed = [TopicPartition("many", number) for number in range(3 * SET_ASIDE_TOGETHER)]
+    store.open_together([(name, SMALL_SEGMENTS, None) for name in doomed], now_ms=0)
+    for name in doomed:
+        store.remove(name)
+    store.close(now_ms=0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def counting(world: LogWorld, calls: dict[str, int]) -> None:
+    """Count calls of the disk, by kind."""
+    for kind in calls:
+        call = getattr(world.disk, kind)
+
+        def counted(*args, kind=kind, call=call):
+            calls[kind] += 1
+            return call(*args)
+
+        setattr(world.disk, kind, counted)
 
 
 def test_a_partition_that_was_never_opened_is_removed_too_and_a_missing_one_is_no_error():

@@ -182,3 +182,23 @@ def test_a_lock_that_was_taken_away_by_a_refused_start_holds_nobody_and_is_held_
     second.take()
     assert is_locked(str(tmp_path)), "the file that others find is the one that is held"
     second.leave()
+
+
+def test_a_stop_finds_a_node_that_takes_its_directory_a_moment_later(tmp_path):
+    take = f"DataDirLock({str(tmp_path)!r}).take()"
+    code = f"import time; from ringlog.node.identity import DataDirLock; print(flush=True); time.sleep(0.1); {take}"
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{code}; time.sleep(60)"], stdout=subprocess.PIPE
+    ) as starting:
+        assert starting.stdout is not None and starting.stdout.readline() == b"\n"
+        try:
+            assert control.stop(str(tmp_path), 30) == starting.pid
+        finally:
+            starting.kill()
+
+
+def test_a_node_that_left_is_not_taken_for_the_next_one_that_locks_its_directory(tmp_path):
+    lock = DataDirLock(str(tmp_path))
+    lock.take()
+    lock.leave()
+    assert (tmp_path / identity.LOCK_NAME).read_bytes() == b""

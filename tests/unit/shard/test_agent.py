@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from ringlog.controller.records import Broker, Delta, Identity, Partition, Topic, encode_delta
+from ringlog.controller.records import Broker, Delta, Identity, Partition, Topic, TopicConfig, encode_delta
 from ringlog.disk.choose import open_disk
 from ringlog.log.store import LogStore
 from ringlog.net.framing import Acks, Api
@@ -19,6 +19,7 @@ from ringlog.ring.frame import frame_header
 from ringlog.ring.link import LinkEnd
 from ringlog.shard.agent import ShardAgent
 from ringlog.shard.commands import NodeApi, node_frame, unpack_u64
+from ringlog.shard.hosting import WORK_SLICE_S
 from ringlog.shard.near_batches import NearBatches
 from tests.support.joined import JoinedProcesses
 from tests.support.logs import aligned_memory, batch_of
@@ -146,6 +147,23 @@ def test_each_version_is_reported_once(world):
     world.delta(Topic(2, "u", {}), version=4, full=False)
     world.cycle()
     assert world.applied() == [3, 4]
+
+
+def test_settings_are_reported_when_all_logs_have_them(world, monkeypatch):
+    reconfigure = LogStore.reconfigure
+
+    def slowly(*args, **kwargs):
+        time.sleep(WORK_SLICE_S)
+        reconfigure(*args, **kwargs)
+
+    monkeypatch.setattr(LogStore, "reconfigure", slowly)
+    world.delta(*TOPIC, Partition(2, 1, 1, 0), version=3)
+    world.cycle()
+    world.delta(TopicConfig(1, {"flush": "os"}), version=4, full=False)
+    world.cycle(1)
+    assert world.applied() == [3], "one log has the old settings"
+    world.cycle(1)
+    assert world.applied() == [4]
 
 
 def test_a_new_controller_is_told_again(world):

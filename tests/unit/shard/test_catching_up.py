@@ -153,7 +153,7 @@ def test_a_batch_that_is_larger_than_an_answer_goes_alone():
     world = cluster.worlds[1]
     other = msgspec.structs.replace(cluster.record, partition=2, index=1)
     world.delta(other)
-    while world.core.hosting.has_to_open:
+    while world.core.hosting.has_work:
         world.core.hosting.work(world.now_ms)
     world.produce(b"small", partition=PARTITION)
     world.produce(bytes(1_000_000), partition=2)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import random
+import time
 
 import pytest
 
-from ringlog.controller.records import Identity, NextIds, Partition, Topic, TopicRemoved
+from ringlog.controller.records import Identity, NextIds, Partition, Topic, TopicConfig, TopicRemoved
 from ringlog.limits import RETENTION_MS_DEFAULT
 from ringlog.net.framing import Api
 from ringlog.net.messages import (
@@ -21,6 +22,7 @@ from ringlog.net.messages import (
     decode_body,
 )
 from ringlog.net.wire_errors import NUMBERS
+from ringlog.shard.hosting import WORK_SLICE_S
 from tests.support.fake_disk import FakeDisk
 from tests.support.fake_disk_faults import Faults
 from tests.support.shard_world import ShardWorld
@@ -132,6 +134,61 @@ def test_other_settings_reach_an_open_log():
     world.create(1)
     world.configure(flush="os")
     assert world.log().settings.flush.on_ack is False
+
+
+def slow_to_reconfigure(world: ShardWorld) -> None:
+    """To give a log other settings takes a slice of time."""
+    reconfigure = world.store.reconfigure
+
+    def slowly(*args, **kwargs):
+        time.sleep(WORK_SLICE_S)
+        reconfigure(*args, **kwargs)
+
+    world.store.reconfigure = slowly
+
+
+def flushed_on_ack(world: ShardWorld) -> list[bool]:
+    return [hosted.log.settings.flush.on_ack for hosted in world.core.hosting.hosted.values()]
+
+
+def test_others_are_served_while_many_logs_get_other_settings():
+    world = ShardWorld()
+    world.create(1, 2, 3)
+    slow_to_reconfigure(world)
+    world.delta(TopicConfig(1, {"flush": "os"}))
+    hosting = world.core.hosting
+    seen = [flushed_on_ack(world)]
+    while hosting.has_work:
+        assert not hosting.settled, "some have the old settings"
+        hosting.work(world.now_ms)
+        world.produce(b"a", partition=3)
+        world.settle()
+        (reply,) = world.net.take()
+        assert reply.error is None
+        seen.append(flushed_on_ack(world))
+    assert seen == [[True] * 3, [False, True, True], [False, False, True], [False] * 3]
+    assert hosting.settled
+
+
+def test_settings_that_change_again_before_a_log_has_them_are_skipped():
+    world = ShardWorld()
+    world.create(1, 2)
+    slow_to_reconfigure(world)
+    world.delta(TopicConfig(1, {"flush": "os"}))
+    world.core.hosting.work(world.now_ms)
+    world.delta(TopicConfig(1, {}))
+    world.work()
+    assert flushed_on_ack(world) == [True, True]
+
+
+def test_a_topic_deleted_before_its_logs_have_their_settings_is_gone():
+    world = ShardWorld()
+    world.create(1, 2)
+    world.delta(TopicConfig(1, {"flush": "os"}))
+    world.delta(TopicRemoved(1))
+    world.work()
+    world.settle()
+    assert (world.core.hosting.settled, world.disk.list_dirs("/data")) == (True, [])
 
 
 def test_defaults_of_the_node_hold_where_a_topic_says_nothing_and_never_for_the_nodes_own():

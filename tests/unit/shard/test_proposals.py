@@ -324,7 +324,7 @@ def test_many_proposals_go_in_as_many_requests_as_it_takes(monkeypatch):
     ]
     for world in cluster.worlds.values():
         world.delta(Topic(2, "others", {}), *more)
-        while world.core.hosting.has_to_open:
+        while world.core.hosting.has_work:
             world.core.hosting.work(world.now_ms)
     cluster.run(10, after_ms=50)
     asked = [decode_body(frame.body, AlterIsrRequest).changes for frame in cluster.controllers[1].take()]
