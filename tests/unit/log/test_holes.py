@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from ringlog.errors import CorruptSegment, DiskFull
-from ringlog.limits import MIB, ROTTEN_SEGMENTS_KEPT
+from ringlog.limits import MIB, ROTTEN_SEGMENTS_KEPT, SEGMENT_BYTES_MIN
 from ringlog.log.epochs import EpochStart
 from ringlog.log.events import Quarantined
 from ringlog.log.names import LOG, offset_name
@@ -20,8 +20,9 @@ from tests.support.logs import LogWorld
 
 
 def world_of(segments: int = 5, **settings: object) -> LogWorld:
-    """A log of some sealed segments of four batches each, and an active one."""
-    world = LogWorld(settings=LogSettings(**settings))  # type: ignore[arg-type]
+    """A log of some sealed segments of four batches each, and an active one. Of the smallest size: ahead of a log that
+    grows in segments of 1 GiB much is reserved, and a fake disk has all that in memory."""
+    world = LogWorld(settings=LogSettings(segment_bytes=SEGMENT_BYTES_MIN, **settings))  # type: ignore[arg-type]
     for number in range(4 * segments + 1):
         if number and number % 4 == 0:
             world.log.roll(world.now_ms)
