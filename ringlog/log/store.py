@@ -163,14 +163,12 @@ class LogStore:
     def truncate(self, name: TopicPartition, offset: int, *, now_ms: int) -> PartitionLog:
         """Remove the records from an offset on (whole batches; what is cut is saved as `*.cut`), and open the rest.
 
-        Waits for all that the shard has under way; what happened meanwhile is among the events of the next run()."""
+        Waits for all that this log has under way, and for no other; what happened meanwhile is among the events of the
+        next run()."""
         log = self.logs.get(name)
         if log is None:
             raise not_open(name)
-        self.upkeep.cancel(log)
-        while not self._readers[name].quiet or self.upkeep.is_busy_with(log):
-            self._dispatcher.deliver(None)
-        self._events[:0] = self.drain(now_ms=now_ms)
+        self._events[:0] = self._still(name, now_ms)
         log.must_be_open()
         if not log.log_start_offset <= offset <= log.next_offset:
             raise OffsetOutOfRange(
@@ -251,6 +249,17 @@ class LogStore:
             delivered = 0
             while self.disk.in_flight and delivered < len(names):
                 delivered += self._dispatcher.deliver(None)
+
+    def _still(self, name: TopicPartition, now_ms: int) -> list[Event]:
+        """Run until a log is settled, and nobody reads or compacts it. Others go on meanwhile."""
+        log, reader = self.logs[name], self._readers[name]
+        events: list[Event] = []
+        while True:
+            events += self._settle([name], now_ms)
+            self.upkeep.cancel(log)
+            if reader.quiet and not self.upkeep.is_busy_with(log):
+                return events
+            self._dispatcher.deliver(None)
 
     def _settled(self, name: TopicPartition) -> bool:
         log, housekeeper = self.logs[name], self._housekeepers[name]
