@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ringlog.disk.api import Disk
@@ -30,8 +30,9 @@ _ASIDE = re.compile(r".+\.[0-9a-f]+-delete")
 _STEM_CHARS_MAX = 230
 """Of a directory's name: with what is added it must stay a name that a file system takes."""
 _SLICE_BYTES = 64 * MIB
-_SLICE_FILES = 32
 """Given back to the file system in one go: a large file all at once would hold up the writes of everybody."""
+DELETED_AT_ONCE_MAX = 32
+"""So many files, likewise."""
 
 
 def is_deleted_dir(name: str) -> bool:
@@ -59,15 +60,26 @@ def set_dir_aside(disk: Disk, path: str) -> Job[str | None]:
 def delete_dir(disk: Disk, path: str) -> Job[None]:
     """Delete a directory that was set aside, with its files. Others get their turn between two slices."""
     check(is_deleted_dir(os.path.basename(path)), "only what was set aside is deleted")
-    freed_bytes = freed_files = 0
-    for name, size in disk.list_dir(path):
-        yield from delete_file(disk, f"{path}/{name}", size)
-        freed_bytes += min(size, _SLICE_BYTES)
-        freed_files += 1
-        if freed_bytes >= _SLICE_BYTES or freed_files >= _SLICE_FILES:
-            must((yield disk.flush_dir(path)), f"flush directory {path}")
-            freed_bytes = freed_files = 0
+    left: Sequence[tuple[str, int]] = disk.list_dir(path)
+    while left:
+        left = yield from delete_some(disk, path, left)
     disk.remove_dir(path)
+
+
+def delete_some(disk: Disk, path: str, files: Sequence[tuple[str, int]]) -> Job[Sequence[tuple[str, int]]]:
+    """Delete the first of some files in a directory, by their names and sizes, as many as make a slice. Returns those
+    that are left; then those that are gone are so after a crash, too."""
+    freed_bytes = deleted = 0
+    for name, size in files[:DELETED_AT_ONCE_MAX]:
+        yield from delete_file(disk, f"{path}/{name}", size)
+        deleted += 1
+        freed_bytes += min(size, _SLICE_BYTES)
+        if freed_bytes >= _SLICE_BYTES:
+            break
+    left = files[deleted:]
+    if left:
+        must((yield disk.flush_dir(path)), f"flush directory {path}")
+    return left
 
 
 def delete_file(disk: Disk, path: str, size: int) -> Job[None]:
