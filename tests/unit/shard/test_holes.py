@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ringlog.controller.records import Topic
+from ringlog.limits import REPLICA_MEND_BYTES
 from ringlog.log.names import LOG, offset_name
 from ringlog.net.wire_errors import NUMBERS
 from ringlog.records.decode import decode
@@ -225,6 +226,26 @@ def test_a_leader_with_a_hole_elsewhere_takes_nothing_away_from_a_follower(room,
     cluster.cut = {2}
     heal(cluster)
     assert log(cluster, 3).next_offset == 12, "records 6 to 8 are in no other log"
+
+
+def test_who_waits_for_a_leader_with_a_hole_is_sent_little_and_seldom(monkeypatch):
+    cluster = filled(min_insync=1)
+    leave_alone(cluster)
+    rot(cluster, 1, 6)
+    rot(cluster, 3, 3)
+    find_rot(cluster, 1, 7)
+    find_rot(cluster, 3, 4)
+    read_from, asked = cluster.worlds[1].store.read, []
+
+    def reading(name, offset, bytes_max, **others):
+        asked.append((offset, bytes_max))
+        read_from(name, offset, bytes_max, **others)
+
+    monkeypatch.setattr(cluster.worlds[1].store, "read", reading)
+    cluster.cut = {2}
+    for _ in range(100):
+        cluster.run(2, after_ms=50)  # ten seconds
+    assert set(asked) == {(3, REPLICA_MEND_BYTES)} and 5 <= len(asked) <= 20
 
 
 @pytest.mark.parametrize("room", [True, False])
