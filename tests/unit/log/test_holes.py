@@ -225,7 +225,7 @@ def removed_spares(world: LogWorld) -> int:
 
 
 def with_many_spares() -> LogWorld:
-    """A log of one batch that has 70 files to delete."""
+    """A log that has 70 files to delete."""
     world = world_of()
     rot(world, 4)
     read_rotten(world, 4)

@@ -265,6 +265,28 @@ def test_what_rots_unseen_at_the_leader_is_kept_by_who_is_mended_from_it(room, m
         assert log(cluster, 1).next_offset == 12, "nothing is cut"
 
 
+def why_it_cannot_follow(caplog) -> list[str]:
+    return [message for message in caplog.messages if "cannot follow" in message]
+
+
+@pytest.mark.parametrize(
+    ("isr", "known"),
+    [
+        ((1,), "its leader, node 1, lacks records itself at offset 3, and no other replica is in sync"),
+        ((1, 2), "its leader, node 1, lacks records itself at offset 3"),
+    ],
+)
+def test_who_waits_for_a_leader_that_lacks_the_same_says_what_it_knows_once(isr, known, caplog):
+    cluster = filled(min_insync=1)
+    cluster.tell(isr=isr)
+    rot(cluster, 1, 3)
+    rot(cluster, 3, 3)
+    find_rot(cluster, 3, 4)
+    for _ in range(4):
+        cluster.run(8, after_ms=50)
+    assert [why.split(": ", 1)[1] for why in why_it_cannot_follow(caplog)] == [known]
+
+
 def test_metadata_of_others_do_not_begin_conversations_anew():
     cluster = filled(min_insync=1)
     leave_alone(cluster)
