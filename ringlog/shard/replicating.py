@@ -391,6 +391,9 @@ class ReplicationDesk:
         self._follow_start(hosted)
 
     def _truncate(self, hosted: HostedPartition, offset: int, now_ms: int) -> None:
+        if not self._store.prepare_cut(hosted.name, offset, now_ms=now_ms):
+            # The leader's next answer will say the same.
+            raise PartitionBusy(f"{hosted.name} is cut to {offset} when its producers are known up to there")
         self._hosting.truncate(hosted, offset, now_ms)
         _log.info("%s is cut to %d, to be continued as its leader has it", hosted.name, offset)
         replica = hosted.replica

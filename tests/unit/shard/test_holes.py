@@ -6,6 +6,7 @@ import pytest
 
 from ringlog.controller.records import Topic
 from ringlog.limits import REPLICA_MEND_BYTES
+from ringlog.log import cut_ahead
 from ringlog.log.names import LOG, offset_name
 from ringlog.net.wire_errors import NUMBERS
 from ringlog.records.decode import decode
@@ -15,7 +16,7 @@ from tests.support.shard_cluster import NODES, PARTITION, ShardCluster
 VALUES = [b"%d" % at for at in range(12)]
 
 
-def filled(**config: str) -> ShardCluster:
+def filled(producer: int | None = None, **config: str) -> ShardCluster:
     """Twelve records in three sealed segments and an active one, of which nothing is in memory."""
     cluster = ShardCluster(**config)
     cluster.run()
@@ -23,7 +24,7 @@ def filled(**config: str) -> ShardCluster:
         if at and at % 3 == 0:
             for node in NODES:
                 log(cluster, node).roll(0)
-        produce(cluster, 1, value)
+        produce(cluster, 1, value, producer=None if producer is None else (producer, 0, at))
         cluster.run()
     assert all(cluster.values(node) == VALUES for node in NODES)
     for node in NODES:
@@ -226,6 +227,23 @@ def test_a_leader_with_a_hole_elsewhere_takes_nothing_away_from_a_follower(room,
     cluster.cut = {2}
     heal(cluster)
     assert log(cluster, 3).next_offset == 12, "records 6 to 8 are in no other log"
+
+
+def test_a_log_with_producers_is_cut_when_their_state_there_was_read_in_the_background(monkeypatch):
+    monkeypatch.setattr(cut_ahead, "AT_ONCE_BYTES", 0)
+    cluster = filled(producer=7)
+    rot(cluster, 3, 6)
+    disk = cluster.disks[3]
+    disk.hold_all("read", offset_name(0, LOG))
+    find_rot(cluster, 3, 7)
+    heal(cluster)
+    assert log(cluster, 3).next_offset == 12, "it is not cut before"
+    produce(cluster, 1, b"meanwhile")
+    cluster.run()
+    disk.release_all()
+    heal(cluster)
+    assert aside(cluster, 3) == ["6.log.bad", "9.log.bad"]
+    must_be_whole(cluster, b"meanwhile")
 
 
 def test_who_waits_for_a_leader_with_a_hole_is_sent_little_and_seldom(monkeypatch):
