@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from ringlog.limits import MIB, SEGMENT_BYTES_MIN
-from ringlog.log import cut_ahead
+from ringlog.log import cut_ahead, producer_replay
 from ringlog.log.batch import batch_infos
 from ringlog.log.events import Progress
 from ringlog.log.names import SNAPSHOT, offset_name
@@ -68,14 +68,11 @@ def must_know_the_producers(world: LogWorld) -> None:
     world.settle()
 
 
-def test_a_cut_that_was_prepared_replays_nothing():
+def test_a_cut_that_was_prepared_replays_nothing(monkeypatch):
     world = filled()
     prepared(world)
-    before = len(world.fake.calls)
-    (below,) = [one for one in world.log.segments if one.base_offset == 4]
+    monkeypatch.setattr(producer_replay, "scan_file", lambda *_, **__: pytest.fail("the log is read again"))
     world.store.truncate(world.partition, CUT, now_ms=world.now_ms)
-    read = {c.path for c in world.fake.calls[before:] if c.kind == "read" and c.path.endswith(".log")}
-    assert world.log.files.path_of(below.base_offset) not in read
     must_know_the_producers(world)
 
 
@@ -88,6 +85,23 @@ def test_it_is_as_without_preparation():
     assert plain.values() == ahead.values()
     ahead.close()
     assert not [one for one in verify_partition(ahead.disk, ahead.path) if one.is_violation]
+
+
+def test_a_cut_within_a_batch_finds_it_too(monkeypatch):
+    world = filled()
+    world.append(*[b"of one batch"] * 6, producer=(9, 0, 0))
+    world.settle()
+    world.store.checkpoint()
+    world.append(b"behind", producer=(9, 0, 6))
+    world.settle()
+    prepared(world, 24)
+    monkeypatch.setattr(producer_replay, "scan_file", lambda *_, **__: pytest.fail("the log is read again"))
+    world.store.truncate(world.partition, 24, now_ms=world.now_ms)
+    assert world.log.next_offset == 21
+    assert not has_snapshot(world, 24)
+    assert not world.append(b"again", producer=(9, 0, 0)).repeated
+    world.close()
+    assert not [one for one in verify_partition(world.disk, world.path) if one.is_violation]
 
 
 def test_what_is_read_soon_or_has_no_producers_needs_no_preparation(monkeypatch):

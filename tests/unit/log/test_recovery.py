@@ -282,6 +282,37 @@ def test_a_truncation_leaves_indexes_that_fit():
         world = world.reopened()
 
 
+def bytes_read(world: LogWorld, since: int) -> int:
+    calls = world.fake.calls[since:]
+    return sum(call.length for call in calls if call.kind == "read" and call.path.endswith(".log"))
+
+
+def one_segment(count: int) -> LogWorld:
+    """A hundred kilobytes in each batch, and timestamps that go up and down."""
+    world = LogWorld(settings=LogSettings(segment_bytes=32 * MIB))
+    for number in range(count):
+        world.append(bytes(100_000), timestamp=1_000 + number * 37 % 100)
+    world.settle()
+    return world
+
+
+@pytest.mark.parametrize("is_sealed", [False, True])
+@pytest.mark.parametrize("offset", [0, 1, 3, 70, 197, 199])
+def test_a_truncation_reads_where_it_cuts_and_not_all_of_the_segment(offset, is_sealed):
+    world, alone = one_segment(200), one_segment(offset)
+    if is_sealed:
+        world.log.roll(world.now_ms)
+        world.settle()
+    before, nbytes = len(world.fake.calls), world.log.segments[0].position
+    world.store.truncate(world.partition, offset, now_ms=world.now_ms)
+    active, expected = world.log.active, alone.log.active
+    saved_bytes = nbytes - active.position
+    assert bytes_read(world, before) <= saved_bytes + 7 * MIB
+    assert (active.position, active.next_offset) == (expected.position, expected.next_offset)
+    assert active.max_timestamp == expected.max_timestamp
+    assert len(world.values()) == offset
+
+
 def test_truncation_outside_of_the_log_is_refused():
     world = filled(3)
     with pytest.raises(OffsetOutOfRange):
