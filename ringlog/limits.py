@@ -205,6 +205,11 @@ REPLICA_MARK_MS = 20
 a busy partition would cost a message more."""
 REPLICA_BACKOFF_MS = 50
 """After an answer that could not be used."""
+REPLICA_MEND_BYTES = 4 * KIB
+"""A follower whose log has a hole asks for so much: a batch tells whether its log may be cut, and is not kept. Then it
+asks for all."""
+REPLICA_MEND_BACKOFF_MS = 1_000
+"""As long as it may not be cut, the pauses grow up to this: that may take until another replica is there."""
 REPLICA_LAG_MS_DEFAULT = 10_000
 """A replica that did not hold all that there was for this long is not in sync any more."""
 REPLICA_LAG_MS_MIN = 1_000

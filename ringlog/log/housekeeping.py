@@ -415,8 +415,16 @@ class Housekeeper:
             self._retire(segment.base_offset, [segment.leases], deletion)
 
     def _drop_spares(self) -> None:
-        self.log.drop_spares = None
-        self._enqueue(partial(delete_spares, self.log.context.disk, self.log.path))
+        log = self.log
+        log.drop_spares = None
+        self._enqueue(lambda: self._delete_spares(spares(log.context.disk, log.path)))
+
+    def _delete_spares(self, files: Sequence[tuple[str, int]]) -> Job[None]:
+        """Some of them; the others when the chores that came meanwhile are done."""
+        log = self.log
+        left = yield from delete_spares(log.context.disk, log.path, files)
+        if left and log.status is LogStatus.OPEN:
+            self._enqueue(lambda: self._delete_spares(left))
 
     def delete_leftovers(self, base_offsets: Sequence[int]) -> None:
         """Delete the files of segments that a crash left, and that no state names."""

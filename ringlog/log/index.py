@@ -235,6 +235,13 @@ class SegmentIndex:
             head.max_timestamp_offset = head.times.base_offset + head.times._offsets[-1]
         return head
 
+    def below(self, offset: int) -> SegmentIndex:
+        """A copy up to the last indexed batch that lies below an offset, ready for the batches from that one on."""
+        entries = bisect_left(self.offsets._offsets, offset - self.offsets.base_offset)
+        # What raised the highest timestamp behind that batch stands behind it.
+        last = self.offsets._offsets[entries - 1] if entries else -1
+        return self.head(entries, bisect_right(self.times._offsets, last) if entries else 0)
+
     def put_before(self, front: SegmentIndex, end: int) -> None:
         """Take the entries of batches below byte `end` from another index, and keep one's own of the rest."""
         first = bisect_left(self.offsets._positions, end)

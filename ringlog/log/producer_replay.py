@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -23,19 +23,23 @@ class SegmentPart(NamedTuple):
     base_offset: int
     next_offset: int
     nbytes: int
+    is_clean_named: bool = False
+    is_growing: bool = False
 
 
 def producers_at(
     disk: Disk,
     path: str,
     files: SegmentFiles,
-    parts: Sequence[SegmentPart],
+    parts: Iterable[SegmentPart],
     offset: int,
     now_ms: int,
     scratch: Scratch,
     tell: Callable[[str], None],
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Job[ProducerTable]:
-    """What the batches below `offset` made of the producers. Snapshots that cannot be used are set aside."""
+    """What the batches below `offset` made of the producers. Snapshots that cannot be used are set aside.
+    `is_over`: nobody wants to know any more; what is returned then is not all of it."""
     since, producers = yield from _newest_snapshot(disk, path, offset, tell)
     if since == offset:
         return producers
@@ -48,7 +52,9 @@ def producers_at(
     for part in parts:
         if part.next_offset <= since or part.nbytes == 0:
             continue
-        held = files.hold(part.base_offset)
+        if is_over():
+            break
+        held = files.hold(part.base_offset, write=part.is_growing, clean=part.is_clean_named)
         try:
             yield from scan_file(
                 disk,
@@ -59,6 +65,7 @@ def producers_at(
                 expected_offset=part.base_offset,
                 dense=False,
                 scratch=scratch,
+                is_over=is_over,
             )
         finally:
             files.release(held)

@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from ringlog.records.decode import decode_columns
 from ringlog.records.scan import Scan, scan
 
 _READ_BYTES = 1 * MIB
+T = TypeVar("T")
 
 
 class Slices:
@@ -99,6 +100,14 @@ class Reader:
     def quiet(self) -> bool:
         """No read is under way: the log's files may be closed or replaced."""
         return self._under_way == 0
+
+    def during(self, job: Job[T]) -> Job[T]:
+        """A job that reads the log's files for another purpose: they are not closed under it."""
+        self._under_way += 1
+        try:
+            return (yield from job)
+        finally:
+            self._under_way -= 1
 
     def read_tail(self, offset: int, bytes_max: int, *, ahead: bool = False) -> Slices | None:
         """Batches from memory, pinned; None when the offset is older than the tail in memory. `ahead`: for a follower,

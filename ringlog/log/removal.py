@@ -10,7 +10,7 @@ import logging
 import os
 import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ringlog.disk.api import Disk
@@ -31,7 +31,7 @@ _ASIDE = re.compile(r".+\.[0-9a-f]+-delete")
 _STEM_CHARS_MAX = 230
 """Of a directory's name: with what is added it must stay a name that a file system takes."""
 _SLICE_BYTES = 64 * MIB
-_SLICE_FILES = 32
+DELETED_AT_ONCE_MAX = 32
 """Given back to the file system in one go: a large file, or many small ones, would hold up the writes of everybody."""
 SET_ASIDE_TOGETHER = 64
 """Partitions that are set aside in one go."""
@@ -69,7 +69,7 @@ class Slice:
         """A file or a directory is gone; whether it is others' turn."""
         self._bytes += min(size, _SLICE_BYTES)
         self._files += 1
-        is_full = self._bytes >= _SLICE_BYTES or self._files >= _SLICE_FILES
+        is_full = self._bytes >= _SLICE_BYTES or self._files >= DELETED_AT_ONCE_MAX
         if is_full:
             self._bytes = self._files = 0
         return is_full
@@ -87,6 +87,18 @@ def delete_dir(disk: Disk, path: str, slice_: Slice | None = None) -> Job[None]:
     disk.remove_dir(path)
     if slice_.freed(0):
         must((yield disk.flush_dir(os.path.dirname(path))), f"flush directory of {path}")
+
+
+def delete_some(disk: Disk, path: str, files: Sequence[tuple[str, int]]) -> Job[Sequence[tuple[str, int]]]:
+    """Delete the first of some files in a directory, by their names and sizes, as many as make a slice. Returns those
+    that are left; then those that are gone are so after a crash, too."""
+    slice_ = Slice()
+    for at, (name, size) in enumerate(files, 1):
+        yield from delete_file(disk, f"{path}/{name}", size)
+        if slice_.freed(size) and at < len(files):
+            must((yield disk.flush_dir(path)), f"flush directory {path}")
+            return files[at:]
+    return []
 
 
 def delete_file(disk: Disk, path: str, size: int) -> Job[None]:

@@ -15,7 +15,7 @@ from ringlog.limits import ROTTEN_SEGMENTS_KEPT
 from ringlog.log.jobs import Job, file_size, must
 from ringlog.log.known_files import FileKind, known_file
 from ringlog.log.names import BAD, CLEAN, INDEX, LOG, SPARE, TIME_INDEX, offset_name
-from ringlog.log.removal import delete_file
+from ringlog.log.removal import delete_file, delete_some
 from ringlog.log.segment import SealedSegment
 from ringlog.log.state import PartitionState
 
@@ -76,13 +76,13 @@ def spares(disk: Disk, path: str) -> list[tuple[str, int]]:
     return good + rotten[:-ROTTEN_SEGMENTS_KEPT]
 
 
-def delete_spares(disk: Disk, path: str) -> Job[None]:
-    """Delete them. What cannot be is left until the log is opened again."""
+def delete_spares(disk: Disk, path: str, files: Sequence[tuple[str, int]]) -> Job[Sequence[tuple[str, int]]]:
+    """Delete some of them; returns those that are left. What cannot be deleted is so until the log is opened again."""
     try:
-        for name, size in spares(disk, path):
-            yield from delete_file(disk, f"{path}/{name}", size)
+        return (yield from delete_some(disk, path, files))
     except OSError as error:
         _logger.warning("%s: spare files were not deleted: %s", path, error)
+        return ()
 
 
 def superseded(state: PartitionState, sizes: Mapping[int, int]) -> list[int]:

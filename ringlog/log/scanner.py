@@ -63,9 +63,11 @@ def scan_file(
     dense: bool = True,
     level: Level = "full",
     scratch: Scratch,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Job[ScanEnd]:
     """Walk the bytes [start, stop) and show each run of good batches to `visit`, as BATCH_TABLE rows whose
-    positions count from the start of the file. Ends at the first batch that is not good."""
+    positions count from the start of the file. Ends at the first batch that is not good, and after a window when
+    `is_over` says so."""
     position, next_offset, epoch = start, -1 if expected_offset is None else expected_offset, min_epoch
     carry = memoryview(b"")
     begin = block_floor(start)
@@ -102,7 +104,7 @@ def scan_file(
             epoch = int(rows["leader_epoch"][-1])
             position += found.end
         fault = None if found.incomplete and not is_last else found.fault
-        if fault is not None or is_last:
+        if fault is not None or is_last or is_over():
             yield from _let_go(ahead)
         if fault is not None:
             at = position - found.end + fault.position

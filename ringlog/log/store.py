@@ -22,6 +22,7 @@ from ringlog.log.bounds import ShardBounds
 from ringlog.log.checkpoints import Checkpoints
 from ringlog.log.claims import Claims, Lock
 from ringlog.log.context import ShardContext
+from ringlog.log.cut_ahead import ProducersAhead
 from ringlog.log.disk_space import DiskSpace
 from ringlog.log.events import Appended, Event, disk_error, not_open
 from ringlog.log.flush_schedule import FlushSchedule
@@ -77,6 +78,7 @@ class LogStore:
         self._removals = Removals(disk, self._dispatcher, self._forget)
         self.claims = Claims(disk, root, self._removals, names_lock)
         self.upkeep = Upkeep(self._dispatcher, compaction_bytes_per_s)
+        self._ahead = ProducersAhead(self._dispatcher)
         self._events: list[Event] = []
         self._tail = ShardTail()
         self._ready = ReadyLogs(disk, bounds.disk_depth)
@@ -160,17 +162,21 @@ class LogStore:
             self._leave(name)
         return self.open(name, self._settings[name], now_ms=now_ms)
 
+    def prepare_cut(self, name: TopicPartition, offset: int, *, now_ms: int) -> bool:
+        """Read, in the background of run(), what must be known of a log that is to be truncated to an offset. True when
+        that is done, or would not take long: then truncate() is short. Until then, to be asked again."""
+        log = self.logs.get(name)
+        return log is None or self._ahead.is_made(log, self._readers[name], offset, now_ms)
+
     def truncate(self, name: TopicPartition, offset: int, *, now_ms: int) -> PartitionLog:
         """Remove the records from an offset on (whole batches; what is cut is saved as `*.cut`), and open the rest.
 
-        Waits for all that the shard has under way; what happened meanwhile is among the events of the next run()."""
+        Waits for all that this log has under way, and for no other; what happened meanwhile is among the events of the
+        next run()."""
         log = self.logs.get(name)
         if log is None:
             raise not_open(name)
-        self.upkeep.cancel(log)
-        while not self._readers[name].quiet or self.upkeep.is_busy_with(log):
-            self._dispatcher.deliver(None)
-        self._events[:0] = self.drain(now_ms=now_ms)
+        self._events[:0] = self._still(name, now_ms)
         log.must_be_open()
         if not log.log_start_offset <= offset <= log.next_offset:
             raise OffsetOutOfRange(
@@ -253,6 +259,18 @@ class LogStore:
             while self.disk.in_flight and delivered < len(names):
                 delivered += self._dispatcher.deliver(None)
 
+    def _still(self, name: TopicPartition, now_ms: int) -> list[Event]:
+        """Run until a log is settled, and nobody reads or compacts it. Others go on meanwhile."""
+        log, reader = self.logs[name], self._readers[name]
+        events: list[Event] = []
+        while True:
+            events += self._settle([name], now_ms)
+            self.upkeep.cancel(log)
+            self._ahead.cancel(log)
+            if reader.quiet and not self.upkeep.is_busy_with(log):
+                return events
+            self._dispatcher.deliver(None)
+
     def _settled(self, name: TopicPartition) -> bool:
         log, housekeeper = self.logs[name], self._housekeepers[name]
         if log.status is not LogStatus.OPEN:
@@ -261,6 +279,8 @@ class LogStore:
 
     def close(self, *, now_ms: int) -> list[Event]:
         """Stop cleanly: every file is truncated to its content, and the next open needs no scan."""
+        for log in self.logs.values():
+            self._ahead.cancel(log)
         events = self.drain(now_ms=now_ms)
         failures: list[RinglogError | OSError] = []
         for housekeeper in self._housekeepers.values():
@@ -285,6 +305,7 @@ class LogStore:
         """Take a log out of service. It is to be forgotten when it is quiet."""
         log = self.logs.pop(name)
         self.upkeep.cancel(log)
+        self._ahead.cancel(log)
         if log.status is LogStatus.OPEN:
             log.stop()
         self._ready.forget(name)

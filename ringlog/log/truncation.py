@@ -32,7 +32,7 @@ def truncate_files(
         return
     segment = log.segment_of(offset)
     kept = yield from _kept_part(log, segment, offset, scratch)
-    mark = yield from mark_at(log, kept, now_ms, scratch)
+    mark = yield from mark_at(log, kept, offset, now_ms, scratch)
     # Batches go as a whole, also one that the log started in the middle of.
     log.log_start_offset = min(log.log_start_offset, kept.next_offset)
     # Index files are left alone: until the new state stands, the old one vouches for what is in them.
@@ -50,11 +50,15 @@ def _kept_part(log: PartitionLog, segment: Segment, offset: int, scratch: Scratc
         raise CorruptSegment(
             f"{log.name}: cannot truncate to {offset}: the segment from {segment.base_offset} on is in quarantine"
         )
-    kept = ActiveSegment(segment.base_offset, log.active.created_ms, SegmentIndex(segment.base_offset))
+    kept = ActiveSegment(segment.base_offset, log.active.created_ms, _index_below(segment, offset))
     kept.next_offset = segment.base_offset
+    start = kept.index.offsets.last_position  # of a batch that is kept, where there is one
+    is_found = False
 
     def visit(table: np.ndarray) -> None:
+        nonlocal is_found
         below = table[table["last_offset"] < offset]
+        is_found = len(below) < len(table)
         if len(below):
             replay_index(kept.index, below)
             kept.position = int(below["position"][-1]) + int(below["length"][-1])
@@ -65,18 +69,31 @@ def _kept_part(log: PartitionLog, segment: Segment, offset: int, scratch: Scratc
         end = yield from scan_file(
             log.context.disk,
             held.file,
-            0,
+            start,
             segment.position,
             visit,
-            expected_offset=segment.base_offset,
+            expected_offset=None if start else segment.base_offset,
             dense=False,
             scratch=scratch,
+            is_over=lambda: is_found,
         )
     finally:
         log.files.release(held)
     if end.fault is not None and end.next_offset < offset:
         raise CorruptSegment(f"{log.name}: cannot truncate to {offset}: {end.fault}")
     return kept
+
+
+def _index_below(segment: Segment, offset: int) -> SegmentIndex:
+    """What the segment's index knows of the batches below an offset: they need not be read for that. Nothing, where it
+    is not in memory, or not whole."""
+    if isinstance(segment, ActiveSegment):
+        index = segment.index if segment.index_gap_end == 0 else None
+    elif segment.offsets is not None and segment.times is not None:
+        index = SegmentIndex.resume(segment.offsets, segment.times, -1, segment.base_offset)
+    else:
+        index = None
+    return index.below(offset) if index is not None else SegmentIndex(segment.base_offset)
 
 
 def _set_segment_aside(log: PartitionLog, segment: Segment) -> None:

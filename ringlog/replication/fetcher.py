@@ -18,6 +18,7 @@ from ringlog.limits import (
     REPLICA_FETCHES_MAX,
     REPLICA_LULL_BYTES,
     REPLICA_LULL_MS,
+    REPLICA_MEND_BACKOFF_MS,
     REPLICA_REPLY_MS_MAX,
 )
 from ringlog.replication.messages import Part, ReplicaFetch, ReplicaFetched, ReplicaHeld, Want
@@ -29,13 +30,25 @@ from ringlog.replication.view import ReplicaLog
 class Followed:
     """One partition of the conversation."""
 
-    __slots__ = ("log", "replica", "reported")
+    __slots__ = ("_pause_ms", "log", "replica", "reported")
 
     def __init__(self, replica: Replica, log: ReplicaLog) -> None:
         self.replica = replica
         self.log = log
         self.reported: Want | None = None
         """The last position that was sent; None: none was, or it is to be sent again whatever it is."""
+        self._pause_ms = 0
+        """The last pause of one that is being mended."""
+
+    def next_pause_ms(self) -> int:
+        """How long to wait after an answer that could not be used. Who waits to be cut to its hole may wait for another
+        leader: twice as long each time."""
+        follower = self.replica.follower
+        if follower is None or not follower.is_mending(self.log):
+            self._pause_ms = 0
+            return REPLICA_BACKOFF_MS
+        self._pause_ms = min(max(2 * self._pause_ms, REPLICA_BACKOFF_MS), REPLICA_MEND_BACKOFF_MS)
+        return self._pause_ms
 
     def want(self, throttle: Throttle) -> Want | None:
         follower = self.replica.follower
@@ -270,9 +283,10 @@ class Fetcher:
 
     def pause(self, partition: int, now_ms: int) -> None:
         """An answer could not be used: ask again a little later."""
-        if partition in self._partitions:
+        followed = self._partitions.get(partition)
+        if followed is not None:
             self._dirty.pop(partition, None)
-            self._paused[partition] = now_ms + REPLICA_BACKOFF_MS
+            self._paused[partition] = now_ms + followed.next_pause_ms()
 
     def failed(self, now_ms: int) -> None:
         """The leader cannot be reached, or refused a fetch as a whole."""

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ringlog.errors import CorruptBatch, PartitionBusy, ReplicaHalted, check
+from ringlog.limits import REPLICA_MEND_BYTES
 from ringlog.replication.messages import Part, Want
 from ringlog.replication.view import EpochEnd, PartitionView, ReplicaLog, WholePart
 
@@ -68,6 +69,8 @@ class Follower:
     def want(self, log: ReplicaLog, bytes_max: int) -> Want:
         """What to ask the leader."""
         check(log.held_offset <= log.end_offset, "nobody holds more than there is")
+        if self.is_mending(log):
+            bytes_max = min(bytes_max, REPLICA_MEND_BYTES)
         hole_offset, log = log.hole_offset, self._asked_for(log)
         return Want(
             self.view.partition,
@@ -79,13 +82,21 @@ class Follower:
             log.durable_start_offset,
         )
 
-    def _asked_for(self, log: ReplicaLog) -> ReplicaLog:
-        """The log as the leader is asked to continue it: with a hole, its whole part. Not while this replica is counted
-        on: then it first leaves the in-sync ones. Nor where the leader deleted what it lacks: then its start moves."""
+    def is_mending(self, log: ReplicaLog) -> bool:
+        """It asks for what its hole lacks, to learn whether the log may be cut there: what comes is not kept. Not while
+        this replica is counted on: then it first leaves the in-sync ones. Nor where the leader deleted what it lacks:
+        then its start moves."""
         hole_offset = log.hole_offset
-        if hole_offset is None or self.node in self.view.isr or hole_offset < self.leader_start_offset:
+        if hole_offset is None:
+            return False
+        return self.node not in self.view.isr and hole_offset >= self.leader_start_offset
+
+    def _asked_for(self, log: ReplicaLog) -> ReplicaLog:
+        """The log as the leader is asked to continue it: with a hole that is to be mended, its whole part."""
+        if not self.is_mending(log):
             return log
-        return WholePart(log, hole_offset)
+        assert log.hole_offset is not None
+        return WholePart(log, log.hole_offset)
 
     def take(self, part: Part, batches: Sequence[BatchSpan], log: ReplicaLog) -> Action:
         """What to do with an answer without an error.
@@ -117,7 +128,8 @@ class Follower:
             return Ignore()
         self._must_continue(batches, log)
         if not part.is_free:
-            # Its leader has just had it taken into sync, and this replica has not heard of it: it is to leave first.
+            # Its leader has just had it taken into sync, and this replica has not heard of it: it is to leave first. Or
+            # the leader has a hole of its own, or is of a version that does not say whether it has.
             raise PartitionBusy(f"partition id {self.view.partition} is counted on: it is not cut now")
         # As of a log that is opened anew: it is learned again as far as the log has it again. Who is not in sync serves
         # no readers, so none of them sees it go back.

@@ -327,9 +327,7 @@ class ReplicationDesk:
                 if part.error:
                     fetcher.pause(part.partition, now_ms)
                     if part.error == _CORRUPT_SEGMENT:
-                        self._tell_once(
-                            part.partition, "its leader lacks records itself, and no other is in sync"
-                        )
+                        self._tell_once(part.partition, self._lack_of_leader(part))
                 else:
                     self._take_part(self._hosting.find(part.partition), part, data, now_ms)
                     fetcher.slow_down(part, now_ms)
@@ -347,6 +345,15 @@ class ReplicationDesk:
             self._hasten(now_ms + REPLICA_LULL_MS)
             return False
         return True
+
+    def _lack_of_leader(self, part: Part) -> str:
+        """What is known of a leader that could not read what was asked for."""
+        replica = self._hosting.hosted[part.partition].replica
+        assert replica is not None and replica.view is not None, "who follows has a view"
+        view = replica.view
+        lack = f"its leader, node {view.leader}, lacks records itself at offset {part.fetch_offset}"
+        # Where others are in sync, the leader is about to give way to one of them.
+        return f"{lack}, and no other replica is in sync" if view.isr == (view.leader,) else lack
 
     def _tell_once(self, partition: int, why: str) -> None:
         """It is tried again and again: said once is enough."""
@@ -384,6 +391,9 @@ class ReplicationDesk:
         self._follow_start(hosted)
 
     def _truncate(self, hosted: HostedPartition, offset: int, now_ms: int) -> None:
+        if not self._store.prepare_cut(hosted.name, offset, now_ms=now_ms):
+            # The leader's next answer will say the same.
+            raise PartitionBusy(f"{hosted.name} is cut to {offset} when its producers are known up to there")
         self._hosting.truncate(hosted, offset, now_ms)
         _log.info("%s is cut to %d, to be continued as its leader has it", hosted.name, offset)
         replica = hosted.replica

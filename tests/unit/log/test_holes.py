@@ -8,11 +8,12 @@ from itertools import count
 import pytest
 
 from ringlog.errors import CorruptSegment, DiskFull
-from ringlog.limits import MIB, ROTTEN_SEGMENTS_KEPT
+from ringlog.limits import MIB, ROTTEN_SEGMENTS_KEPT, SEGMENT_BYTES_MIN
 from ringlog.log.epochs import EpochStart
 from ringlog.log.events import Quarantined
 from ringlog.log.names import LOG, offset_name
 from ringlog.log.partition import LogStatus
+from ringlog.log.removal import DELETED_AT_ONCE_MAX
 from ringlog.log.settings import LogSettings
 from ringlog.log.verify import verify_partition
 from tests.support.fake_disk_faults import PowerLoss
@@ -20,8 +21,9 @@ from tests.support.logs import LogWorld
 
 
 def world_of(segments: int = 5, **settings: object) -> LogWorld:
-    """A log of some sealed segments of four batches each, and an active one."""
-    world = LogWorld(settings=LogSettings(**settings))  # type: ignore[arg-type]
+    """A log of some sealed segments of four batches each, and an active one. Of the smallest size: ahead of a log that
+    grows in segments of 1 GiB much is reserved, and a fake disk has all that in memory."""
+    world = LogWorld(settings=LogSettings(segment_bytes=SEGMENT_BYTES_MIN, **settings))  # type: ignore[arg-type]
     for number in range(4 * segments + 1):
         if number and number % 4 == 0:
             world.log.roll(world.now_ms)
@@ -216,6 +218,53 @@ def test_spares_are_deleted_when_the_records_are_there_again():
     world.log.drop_spares()
     world.settle()
     assert names(world, ".spare", ".bad") == ["20.log.bad", "4.log.bad"]
+
+
+def removed_spares(world: LogWorld) -> int:
+    return sum(call.kind == "remove" and call.path.endswith(".spare") for call in world.fake.calls)
+
+
+def with_many_spares() -> LogWorld:
+    """A log that has 70 files to delete."""
+    world = world_of()
+    rot(world, 4)
+    read_rotten(world, 4)
+    cut(world)
+    for at in range(70 - len(names(world, ".spare"))):
+        world.fake.put(f"{path_of(world, 100 + at)}.spare", b"good")
+    return world.reopened(world.fake.after_death(1))
+
+
+def test_spares_are_deleted_a_bounded_number_at_a_time_and_chores_that_came_later_go_in_between():
+    world = with_many_spares()
+    world.fake.hold_all("flush_dir")
+    world.log.drop_spares()
+    assert removed_spares(world) == DELETED_AT_ONCE_MAX == 32, "then others have their turn"
+    world.store.checkpoint()
+    world.run()
+    world.fake.release_all()
+    left_at_checkpoint = None
+    while world.log.drop_spares is None and names(world, ".spare"):
+        calls = len(world.fake.calls)
+        world.run()
+        if left_at_checkpoint is None and any("partition." in c.path for c in world.fake.calls[calls:]):
+            left_at_checkpoint = len(names(world, ".spare"))
+    assert left_at_checkpoint, "the checkpoint did not wait for all of them"
+    world.settle()
+    assert removed_spares(world) == 70
+
+
+def test_a_log_that_is_left_meanwhile_keeps_the_other_spares_and_deletes_them_when_it_is_opened_again():
+    world = with_many_spares()
+    world.fake.hold_all("flush_dir")
+    world.log.drop_spares()
+    world.fake.release_all()
+    world.store.reopen(world.partition, now_ms=world.now_ms)
+    assert len(names(world, ".spare")) == 70 - DELETED_AT_ONCE_MAX
+    assert world.log.drop_spares is not None
+    world.log.drop_spares()
+    world.settle()
+    assert names(world, ".spare") == []
 
 
 def test_a_truncation_into_a_segment_in_quarantine_is_refused_and_fences_nothing():

@@ -144,3 +144,34 @@ def test_cut_forgets_only_what_lies_behind():
     index.times.cut(525)
     assert index.offsets.last_position == 20_000
     assert index.times.offset_before(10**9) < 525
+
+
+@given(
+    batches=st.lists(
+        st.tuples(st.integers(1, 5), st.integers(61, 9_000), st.integers(-1, 20)), min_size=1, max_size=40
+    ),
+    at=st.integers(0, 120),
+)
+def test_an_index_below_an_offset_goes_on_as_one_that_was_fed_with_the_batches_below_alone(batches, at):
+    """With the last indexed batch again, as who scans on from there sees it."""
+    rows, position, offset = [], 0, 100
+    for records, nbytes, timestamp in batches:
+        offset += records
+        rows.append((offset - 1, position, timestamp))
+        position += nbytes
+    whole, alone = SegmentIndex(100), SegmentIndex(100)
+    for row in rows:
+        whole.add_batch(*row)
+        if row[0] < 100 + at:
+            alone.add_batch(*row)
+    below = whole.below(100 + at)
+    for row in rows:
+        if row[0] < 100 + at and row[1] >= below.offsets.last_position:
+            below.add_batch(*row)
+    assert below.offsets.encode() == alone.offsets.encode()
+    assert below.times.encode() == alone.times.encode()
+    assert (below.max_timestamp, below.max_timestamp_offset, below.next_position) == (
+        alone.max_timestamp,
+        alone.max_timestamp_offset,
+        alone.next_position,
+    )

@@ -5,9 +5,16 @@ from __future__ import annotations
 import pytest
 
 from ringlog.errors import CorruptBatch, NotLeader, PartitionBusy, ReplicaHalted
+from ringlog.limits import (
+    REPLICA_BACKOFF_MS,
+    REPLICA_FETCH_BYTES,
+    REPLICA_MEND_BACKOFF_MS,
+    REPLICA_MEND_BYTES,
+)
+from ringlog.replication.fetcher import Fetcher
 from ringlog.replication.follower import BeginAt, Follower, Ignore, Truncate
 from ringlog.replication.leader import Serve
-from ringlog.replication.messages import Part
+from ringlog.replication.messages import Part, ReplicaFetched
 from ringlog.replication.view import EpochEnd, PartitionView, WholePart
 from tests.support.replica_world import PARTITION, MemoryLog, Node, fetch, spans
 
@@ -38,6 +45,63 @@ def test_out_of_sync_it_asks_for_what_the_hole_lacks():
     assert (want.fetch_offset, want.last_epoch, want.held_offset) == (10, 1, 10)
     want = Follower(2, OUT, 0).want(holed(0), 1000)
     assert (want.fetch_offset, want.last_epoch, want.held_offset, want.start_offset) == (0, -1, 0, 0)
+
+
+def test_it_asks_for_little_until_it_is_cut_and_then_for_all():
+    role, log = Follower(2, OUT, 0), holed()
+    assert role.is_mending(log) and role.want(log, REPLICA_FETCH_BYTES).bytes_max == REPLICA_MEND_BYTES
+    assert role.want(log, 100).bytes_max == 100
+    log.hole_offset = None
+    assert not role.is_mending(log) and role.want(log, REPLICA_FETCH_BYTES).bytes_max == REPLICA_FETCH_BYTES
+
+
+def test_who_is_in_sync_or_whose_hole_was_deleted_asks_for_all():
+    counted_on, deleted = Follower(2, IN_SYNC, 0), Follower(2, OUT, 0)
+    deleted.leader_start_offset = 25
+    for role in (counted_on, deleted):
+        assert role.want(holed(), REPLICA_FETCH_BYTES).bytes_max == REPLICA_FETCH_BYTES
+
+
+def asking(node: Node) -> Fetcher:
+    fetcher = Fetcher(2, node.node_epoch, 0, 1)
+    fetcher.add(node.replica, node.log)
+    return fetcher
+
+
+def pauses(fetcher: Fetcher, times: int) -> list[int]:
+    """How long it waits after each of so many answers that it cannot use."""
+    found, now_ms = [], 0
+    for _ in range(times):
+        asked = fetcher.next_fetch(now_ms, REPLICA_FETCH_BYTES)
+        assert [want.partition for want in asked.wants] == [PARTITION]
+        fetcher.take(ReplicaFetched(asked.session, asked.sequence, False, [part(10, is_free=False)]), now_ms)
+        fetcher.pause(PARTITION, now_ms)
+        begun_ms, now_ms = now_ms, fetcher._paused[PARTITION]
+        found.append(now_ms - begun_ms)
+    return found
+
+
+def test_while_it_may_not_be_cut_it_asks_less_and_less_often_up_to_a_bound():
+    two = Node(2, holed())
+    two.follow(OUT)
+    assert pauses(asking(two), 8) == [50, 100, 200, 400, 800, 1000, 1000, 1000]
+    assert (REPLICA_BACKOFF_MS, REPLICA_MEND_BACKOFF_MS) == (50, 1000)
+
+
+def test_who_has_no_hole_asks_as_often_as_ever():
+    two = Node(2, holed(None))
+    two.follow(OUT)
+    assert pauses(asking(two), 4) == [REPLICA_BACKOFF_MS] * 4
+
+
+def test_news_of_its_log_or_its_leader_are_a_reason_to_ask_soon_again():
+    two = Node(2, holed())
+    two.follow(OUT)
+    fetcher = asking(two)
+    pauses(fetcher, 5)
+    fetcher.add(two.replica, two.log)
+    fetcher.pause(PARTITION, 0)
+    assert fetcher._paused[PARTITION] == REPLICA_BACKOFF_MS
 
 
 def test_the_whole_part_of_a_log_has_its_history_up_to_the_hole():

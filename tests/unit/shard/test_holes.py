@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ringlog.controller.records import Topic
+from ringlog.limits import REPLICA_MEND_BYTES
+from ringlog.log import cut_ahead
 from ringlog.log.names import LOG, offset_name
 from ringlog.net.wire_errors import NUMBERS
 from ringlog.records.decode import decode
@@ -14,7 +16,7 @@ from tests.support.shard_cluster import NODES, PARTITION, ShardCluster
 VALUES = [b"%d" % at for at in range(12)]
 
 
-def filled(**config: str) -> ShardCluster:
+def filled(producer: int | None = None, **config: str) -> ShardCluster:
     """Twelve records in three sealed segments and an active one, of which nothing is in memory."""
     cluster = ShardCluster(**config)
     cluster.run()
@@ -22,7 +24,7 @@ def filled(**config: str) -> ShardCluster:
         if at and at % 3 == 0:
             for node in NODES:
                 log(cluster, node).roll(0)
-        produce(cluster, 1, value)
+        produce(cluster, 1, value, producer=None if producer is None else (producer, 0, at))
         cluster.run()
     assert all(cluster.values(node) == VALUES for node in NODES)
     for node in NODES:
@@ -227,6 +229,43 @@ def test_a_leader_with_a_hole_elsewhere_takes_nothing_away_from_a_follower(room,
     assert log(cluster, 3).next_offset == 12, "records 6 to 8 are in no other log"
 
 
+def test_a_log_with_producers_is_cut_when_their_state_there_was_read_in_the_background(monkeypatch):
+    monkeypatch.setattr(cut_ahead, "AT_ONCE_BYTES", 0)
+    cluster = filled(producer=7)
+    rot(cluster, 3, 6)
+    disk = cluster.disks[3]
+    disk.hold_all("read", offset_name(0, LOG))
+    find_rot(cluster, 3, 7)
+    heal(cluster)
+    assert log(cluster, 3).next_offset == 12, "it is not cut before"
+    produce(cluster, 1, b"meanwhile")
+    cluster.run()
+    disk.release_all()
+    heal(cluster)
+    assert aside(cluster, 3) == ["6.log.bad", "9.log.bad"]
+    must_be_whole(cluster, b"meanwhile")
+
+
+def test_who_waits_for_a_leader_with_a_hole_is_sent_little_and_seldom(monkeypatch):
+    cluster = filled(min_insync=1)
+    leave_alone(cluster)
+    rot(cluster, 1, 6)
+    rot(cluster, 3, 3)
+    find_rot(cluster, 1, 7)
+    find_rot(cluster, 3, 4)
+    read_from, asked = cluster.worlds[1].store.read, []
+
+    def reading(name, offset, bytes_max, **others):
+        asked.append((offset, bytes_max))
+        read_from(name, offset, bytes_max, **others)
+
+    monkeypatch.setattr(cluster.worlds[1].store, "read", reading)
+    cluster.cut = {2}
+    for _ in range(100):
+        cluster.run(2, after_ms=50)  # ten seconds
+    assert set(asked) == {(3, REPLICA_MEND_BYTES)} and 5 <= len(asked) <= 20
+
+
 @pytest.mark.parametrize("room", [True, False])
 def test_what_rots_unseen_at_the_leader_is_kept_by_who_is_mended_from_it(room, monkeypatch):
     cluster = filled(min_insync=1)
@@ -242,6 +281,28 @@ def test_what_rots_unseen_at_the_leader_is_kept_by_who_is_mended_from_it(room, m
     assert [name for name in names if name.startswith(offset_name(6, LOG))], "in the log, or beside it"
     if not room:
         assert log(cluster, 1).next_offset == 12, "nothing is cut"
+
+
+def why_it_cannot_follow(caplog) -> list[str]:
+    return [message for message in caplog.messages if "cannot follow" in message]
+
+
+@pytest.mark.parametrize(
+    ("isr", "known"),
+    [
+        ((1,), "its leader, node 1, lacks records itself at offset 3, and no other replica is in sync"),
+        ((1, 2), "its leader, node 1, lacks records itself at offset 3"),
+    ],
+)
+def test_who_waits_for_a_leader_that_lacks_the_same_says_what_it_knows_once(isr, known, caplog):
+    cluster = filled(min_insync=1)
+    cluster.tell(isr=isr)
+    rot(cluster, 1, 3)
+    rot(cluster, 3, 3)
+    find_rot(cluster, 3, 4)
+    for _ in range(4):
+        cluster.run(8, after_ms=50)
+    assert [why.split(": ", 1)[1] for why in why_it_cannot_follow(caplog)] == [known]
 
 
 def test_metadata_of_others_do_not_begin_conversations_anew():

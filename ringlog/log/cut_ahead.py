@@ -1,0 +1,123 @@
+"""Makes the producers' state where a log is to be cut, ahead of the cut and in the background of its shard.
+
+    asked for ──► read up to the offset, a window at a time ──► saved as a snapshot ──► the cut finds it there
+
+That takes a read of all batches since the last snapshot, which may be far below: a cut that did it by itself would hold
+up every partition of its shard for most of a second per gigabyte. A snapshot is true whatever becomes of the log behind
+it: where nobody cuts in the end, it is one more, until it is pruned.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from weakref import WeakKeyDictionary
+
+from ringlog.errors import RinglogError
+from ringlog.limits import MIB
+from ringlog.log.jobs import Dispatcher, Job, replace_file
+from ringlog.log.names import SNAPSHOT, offset_name, parse_offset_name
+from ringlog.log.partition import LogStatus, PartitionLog
+from ringlog.log.producer_replay import SegmentPart, producers_at
+from ringlog.log.reading import Reader
+from ringlog.log.scanner import Scratch
+from ringlog.log.segment import ActiveSegment, SealedSegment, Segment, is_growing
+
+AT_ONCE_BYTES = 64 * MIB
+"""As much a cut may read by itself: that is done in less than a tenth of a second."""
+
+_logger = logging.getLogger(__name__)
+
+
+class ProducersAhead:
+    """Those of one shard: one log at a time."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+        self._log: PartitionLog | None = None
+        """Whose batches are being read."""
+        self._is_cancelled = False
+        self._made: WeakKeyDictionary[PartitionLog, int] = WeakKeyDictionary()
+        """Where the state was made last; also where that failed, so that the cut says why."""
+
+    def is_made(self, log: PartitionLog, reader: Reader, offset: int, now_ms: int) -> bool:
+        """Whether a cut there has little to read. If not, that is begun, or goes on: to be asked again."""
+        if not len(log.producers) or log.status is not LogStatus.OPEN or self._made.get(log) == offset:
+            return True
+        if log.hole_offset is not None and log.hole_offset < offset:
+            return True  # below it is not all that made the state
+        segments = [one for one in log.segments if one.base_offset < offset]
+        since = _newest_snapshot(log, offset)
+        if sum(one.position for one in segments if one.next_offset > since) <= AT_ONCE_BYTES:
+            return True
+        if self._log is None and log.written_offset >= offset:
+            self._begin(log, reader, segments, offset, now_ms)
+        return False
+
+    def cancel(self, log: PartitionLog) -> None:
+        """Stop what is under way on a log, as soon as the reads end that the disk has. Then its reader is quiet."""
+        if self._log is log:
+            self._is_cancelled = True
+
+    def _begin(
+        self, log: PartitionLog, reader: Reader, segments: Sequence[Segment], offset: int, now_ms: int
+    ) -> None:
+        self._log, self._is_cancelled = log, False
+
+        def done(is_saved: bool) -> None:
+            self._log = None
+            if is_saved:
+                self._made[log] = offset
+
+        def failed(error: RinglogError | OSError) -> None:
+            self._log = None
+            self._made[log] = offset
+            _logger.warning("%s: the producers were not read up to %d: %s", log.name, offset, error)
+
+        self._dispatcher.spawn(reader.during(self._make(log, segments, offset, now_ms)), done, failed)
+
+    def _make(self, log: PartitionLog, segments: Sequence[Segment], offset: int, now_ms: int) -> Job[bool]:
+        """Save the state at an offset; False if nobody wants it any more."""
+        disk = log.context.disk
+        with ExitStack() as leases:
+            # Or compaction and retention would take them away meanwhile.
+            for segment in segments:
+                leases.enter_context(segment.leases)
+            producers = yield from producers_at(
+                disk,
+                log.path,
+                log.files,
+                _parts(segments),
+                offset,
+                now_ms,
+                Scratch(),
+                _logger.warning,
+                is_over=lambda: self._is_over,
+            )
+        if self._is_over:
+            return False
+        yield from replace_file(disk, f"{log.path}/{offset_name(offset, SNAPSHOT)}", producers.encode(offset))
+        return not self._is_over
+
+    @property
+    def _is_over(self) -> bool:
+        return self._is_cancelled or self._log is None or self._log.status is not LogStatus.OPEN
+
+
+def _newest_snapshot(log: PartitionLog, offset: int) -> int:
+    """Where the last snapshot up to an offset was taken, by the names of files; 0: there is none."""
+    names = [parse_offset_name(name) for name, _ in log.context.disk.list_dir(log.path)]
+    return max(
+        (name.offset for name in names if name and name.suffix == SNAPSHOT and name.offset <= offset),
+        default=0,
+    )
+
+
+def _parts(segments: Sequence[Segment]) -> Iterator[SegmentPart]:
+    """One by one: what each is called, and whether it grows, may change until it has its turn."""
+    for one in segments:
+        if not one.quarantined:
+            nbytes = one.written_position if isinstance(one, ActiveSegment) else one.position
+            is_clean_named = isinstance(one, SealedSegment) and one.is_clean_named
+            yield SegmentPart(one.base_offset, one.next_offset, nbytes, is_clean_named, is_growing(one))
