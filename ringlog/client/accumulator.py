@@ -78,15 +78,11 @@ class TopicQueues:
             )
         return self.queues[partition]
 
-    def in_turn(self, batch_size: int, now_s: float) -> PartitionQueue:
-        """The sticky partition. One that had its share, half a batch at least, is moved on from; and one with batches
-        in flight that the next need not wait for, since a node writes to one log after the other, to several at once.
-        """
+    def in_turn(self, batch_size: int) -> PartitionQueue:
+        """The sticky partition; one that had its share, half a batch at least, is moved on from."""
         sticky = self.sticky
-        if sticky.open is None:
-            had_its_share = sticky.closed_bytes - self._closed_before >= batch_size // 2
-            if had_its_share or (sticky.in_flight and sticky.may_follow(now_s)):
-                return self.next_sticky()
+        if sticky.open is None and sticky.closed_bytes - self._closed_before >= batch_size // 2:
+            return self.next_sticky()
         return sticky
 
     def next_sticky(self) -> PartitionQueue:
@@ -135,7 +131,7 @@ class Accumulator:
         whose turn it is. None when the buffer has no room for another batch."""
         with self.lock:
             while True:
-                to = topic.in_turn(self._batch_size, now_s) if queue is None else queue
+                to = topic.in_turn(self._batch_size) if queue is None else queue
                 opened = self._opened(to, acks, now_s)
                 if opened.state not in self.unfinished and not self.has_room():
                     return None
@@ -158,7 +154,7 @@ class Accumulator:
         be batches of their own. The caller has asked `has_room`."""
         with self.lock:
             while True:
-                to = topic.in_turn(self._batch_size, now_s) if queue is None else queue
+                to = topic.in_turn(self._batch_size) if queue is None else queue
                 opened = self._opened(to, acks, now_s)
                 count = opened.builder.extend(
                     chunk.values,

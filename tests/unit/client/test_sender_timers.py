@@ -44,9 +44,6 @@ class Rig:
         queue = self.topic.queues[partition]
         self.accumulator.append(self.topic, queue, (value, None, 0, None), Acks.ALL, self.now_s)
 
-    def produce_anywhere(self, value: bytes) -> None:
-        self.accumulator.append(self.topic, None, (value, None, 0, None), Acks.ALL, self.now_s)
-
     def put(self, partition: int) -> None:
         """A batch that was made whole."""
         queue = self.topic.queues[partition]
@@ -158,26 +155,6 @@ def test_a_small_batch_follows_those_in_flight_where_waiting_gains_nothing(pause
         assert rig.accumulator.is_urgent == (len(rig.sent) < leave), "who need not wait wakes the sender"
         rig.step(0.0)
     assert len(rig.sent) == leave
-    while rig.sent:
-        rig.answer(0)
-        rig.step(0.0)
-    assert not rig.accumulator.unfinished
-
-
-@pytest.mark.parametrize(
-    ("pause_s", "partitions"),
-    [
-        pytest.param(0.001, 4, id="one by one: written side by side"),
-        pytest.param(0.0001, 1, id="one upon the other: gathered in one"),
-    ],
-)
-def test_records_without_a_key_do_not_queue_behind_each_other(pause_s, partitions):
-    rig = Rig()
-    for _ in range(4):
-        rig.produce_anywhere(b"v")
-        rig.step(0.0)
-        rig.now_s += pause_s
-    assert len({queue.index for queue, _ in rig.sent}) == partitions
     while rig.sent:
         rig.answer(0)
         rig.step(0.0)
