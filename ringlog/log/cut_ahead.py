@@ -78,8 +78,14 @@ class ProducersAhead:
         self._dispatcher.spawn(reader.during(self._make(log, segments, offset, now_ms)), done, failed)
 
     def _make(self, log: PartitionLog, segments: Sequence[Segment], offset: int, now_ms: int) -> Job[bool]:
-        """Save the state at an offset; False if nobody wants it any more."""
+        """Save the state at an offset, if a batch begins there; False if nobody wants it any more."""
         disk = log.context.disk
+        is_within = False
+
+        def within() -> None:
+            nonlocal is_within
+            is_within = True
+
         with ExitStack() as leases:
             # Or compaction and retention would take them away meanwhile.
             for segment in segments:
@@ -94,9 +100,13 @@ class ProducersAhead:
                 Scratch(),
                 _logger.warning,
                 is_over=lambda: self._is_over,
+                within=within,
             )
         if self._is_over:
             return False
+        if is_within:
+            # Who would go on from such a snapshot, in a log that was not cut in the end, would miss that batch.
+            return True
         yield from replace_file(disk, f"{log.path}/{offset_name(offset, SNAPSHOT)}", producers.encode(offset))
         return not self._is_over
 

@@ -37,17 +37,20 @@ def producers_at(
     scratch: Scratch,
     tell: Callable[[str], None],
     is_over: Callable[[], bool] = lambda: False,
+    within: Callable[[], None] = lambda: None,
 ) -> Job[ProducerTable]:
     """What the batches below `offset` made of the producers. Snapshots that cannot be used are set aside.
-    `is_over`: nobody wants to know any more; what is returned then is not all of it."""
+    `is_over`: nobody wants to know any more; what is returned then is not all of it. `within`: called when the offset
+    lies within a batch."""
     since, producers = yield from _newest_snapshot(disk, path, offset, tell)
     if since == offset:
         return producers
 
     def visit(table: np.ndarray) -> None:
-        replay_producers(
-            producers, table[(table["base_offset"] >= since) & (table["last_offset"] < offset)], now_ms
-        )
+        is_below = table["last_offset"] < offset
+        replay_producers(producers, table[(table["base_offset"] >= since) & is_below], now_ms)
+        if (~is_below & (table["base_offset"] < offset)).any():
+            within()
 
     for part in parts:
         if part.next_offset <= since or part.nbytes == 0:
