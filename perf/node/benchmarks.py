@@ -19,6 +19,9 @@ from ringlog.client.settings import ProducerSettings
 PARTITIONS = 16
 FETCHED_FRAME_BYTES = 256 * 1024
 PRODUCED_FRAME_BYTES = ProducerSettings().batch_size
+LARGE_ROUNDS = 4
+"""As much is sent in a round as is read in so many: a round of a third of a second is mostly its beginning, its end, and
+what the file system still does for the raw writes before it."""
 _PRODUCED_LIMIT = f"raw ZeroMQ, tcp loopback, {PRODUCED_FRAME_BYTES >> 10} KiB frames"
 
 
@@ -49,7 +52,7 @@ def produce_small(bench: NodeBench) -> Result:
 def produce_large(bench: NodeBench) -> list[Result]:
     """1 KB records by produce_many, beside bare ZeroMQ with frames as large as ours."""
     topic, chunk = bench.topic(PARTITIONS), chunk_of(1000)
-    records = bench.scale.large_records
+    records = LARGE_ROUNDS * bench.scale.large_records
     disk: list[float] = []
 
     def raw() -> float:
