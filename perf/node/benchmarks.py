@@ -20,8 +20,8 @@ PARTITIONS = 16
 FETCHED_FRAME_BYTES = 256 * 1024
 PRODUCED_FRAME_BYTES = ProducerSettings().batch_size
 LARGE_ROUNDS = 4
-"""As much is sent in a round as is read in so many: a round of a third of a second is mostly its beginning, its end, and
-what the file system still does for the raw writes before it."""
+"""As much is sent in a round as is read in so many: a round of a third of a second is mostly its beginning, its end,
+and what the file system still does for the raw writes before it."""
 _PRODUCED_LIMIT = f"raw ZeroMQ, tcp loopback, {PRODUCED_FRAME_BYTES >> 10} KiB frames"
 
 

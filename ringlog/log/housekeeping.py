@@ -14,38 +14,20 @@ from functools import partial
 from typing import NamedTuple
 
 from ringlog.errors import CorruptSegment, OffsetOutOfRange, check
-from ringlog.log.epochs import EpochStart
 from ringlog.log.events import Quarantined, StartMoved, disk_error
 from ringlog.log.index import OFFSET_ENTRY, TIME_ENTRY
 from ringlog.log.index_rebuild import complete_index
 from ringlog.log.jobs import Job, file_size, must, replace_file, write_file
+from ringlog.log.mark import Mark, active_point, take_mark
 from ringlog.log.names import INDEX, SNAPSHOT, STATE_NAME, TIME_INDEX, offset_name, parse_offset_name
 from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.point import MovedPoint, save_point
 from ringlog.log.retiring import delete_segment, delete_spares, spares, swap_segment
 from ringlog.log.segment import ActiveSegment, Leases, SealedSegment, Segment
-from ringlog.log.state import ActivePoint, PartitionState, SavedIndexes, SealedEntry
+from ringlog.log.state import PartitionState, SavedIndexes, SealedEntry
 from ringlog.records.checksum import crc32c
 
 _SNAPSHOTS_KEPT = 2
-
-
-class Mark(NamedTuple):
-    """A place between two groups of batches, with all that the log knew there."""
-
-    segment: ActiveSegment
-    next_offset: int
-    position: int
-    bytes_appended: int
-    max_timestamp: int
-    max_timestamp_offset: int
-    index_entries: int
-    time_index_entries: int
-    has_index_gap: bool
-    """The indexes lacked entries then: these numbers of entries reach less far than the position."""
-    epochs: tuple[EpochStart, ...]
-    snapshot: bytes | None
-    """The producers' state, None when there are no producers."""
 
 
 class _Retired(NamedTuple):
@@ -196,7 +178,7 @@ class Housekeeper:
             return
         self._points += 1
         point = MovedPoint(
-            self._generation, self._points, _active_point(mark), list(mark.epochs), producers=mark.snapshot
+            self._generation, self._points, active_point(mark), list(mark.epochs), producers=mark.snapshot
         )
         saved = yield from save_point(self.log.context.disk, self.log.path, point)
         if saved:
@@ -336,7 +318,7 @@ class Housekeeper:
             log_start_offset=start,
             reach_bytes=log.settings.reach_bytes,
             sealed=[s.entry for s in kept],
-            active=_active_point(mark),
+            active=active_point(mark),
             epochs=list(mark.epochs),
             has_producers=mark.snapshot is not None,
             compacted_offset=self.compacted_offset,
@@ -470,34 +452,3 @@ class Housekeeper:
         while self._retired and self._retired[0].is_free:
             self._enqueue(self._retired.pop(0).chore)
         return not self._retired
-
-
-def _active_point(mark: Mark) -> ActivePoint:
-    segment = mark.segment
-    return ActivePoint(
-        base_offset=segment.base_offset,
-        next_offset=mark.next_offset,
-        position=mark.position,
-        created_ms=segment.created_ms,
-        max_timestamp=mark.max_timestamp,
-        max_timestamp_offset=mark.max_timestamp_offset,
-        indexes=segment.saved,
-    )
-
-
-def take_mark(log: PartitionLog) -> Mark:
-    """The end of what was received. Only between two groups does the end of a write coincide with it."""
-    segment = log.active
-    return Mark(
-        segment=segment,
-        next_offset=segment.next_offset,
-        position=segment.position,
-        bytes_appended=log.bytes_appended,
-        max_timestamp=segment.index.max_timestamp,
-        max_timestamp_offset=segment.index.max_timestamp_offset,
-        index_entries=len(segment.index.offsets),
-        time_index_entries=len(segment.index.times),
-        has_index_gap=segment.index_gap_end > 0,
-        epochs=log.epochs.starts,
-        snapshot=log.producers.encode(segment.next_offset) if len(log.producers) else None,
-    )

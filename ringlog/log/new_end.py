@@ -6,8 +6,8 @@ import logging
 
 from ringlog.errors import check
 from ringlog.log.epochs import EpochHistory
-from ringlog.log.housekeeping import Mark
 from ringlog.log.jobs import Job
+from ringlog.log.mark import Mark
 from ringlog.log.names import SNAPSHOT, parse_offset_name
 from ringlog.log.partition import PartitionLog
 from ringlog.log.producer_replay import SegmentPart, producers_at

@@ -14,7 +14,7 @@ import msgspec
 
 from ringlog.disk.api import Disk, WatchingDisk
 from ringlog.disk.memory import aligned
-from ringlog.errors import OffsetOutOfRange, RinglogError, check
+from ringlog.errors import RinglogError, check
 from ringlog.limits import COMPACTION_BYTES_PER_S, INDEX_BYTES_PER_SHARD, TAIL_BYTES_PER_SHARD
 from ringlog.log.arena import Arena
 from ringlog.log.batch import BatchInfo
@@ -40,7 +40,7 @@ from ringlog.log.recovery import RecoveryReport
 from ringlog.log.removal import SET_ASIDE_TOGETHER, Leaving, Removals
 from ringlog.log.retention import plan_retention
 from ringlog.log.settings import DEFAULT_SETTINGS, LogSettings
-from ringlog.log.truncation import truncate_files
+from ringlog.log.truncation import cut
 from ringlog.log.upkeep import Upkeep
 from ringlog.model import TopicPartition
 
@@ -173,23 +173,8 @@ class LogStore:
 
         Waits for all that this log has under way, and for no other; what happened meanwhile is among the events of the
         next run()."""
-        log = self.logs.get(name)
-        if log is None:
-            raise not_open(name)
         self._events[:0] = self._still(name, now_ms)
-        log.must_be_open()
-        if not log.log_start_offset <= offset <= log.next_offset:
-            raise OffsetOutOfRange(
-                f"{name}: cannot truncate to {offset}, outside of [{log.log_start_offset}, {log.next_offset}]"
-            )
-        scratch = self._opener.scratch
-        try:
-            if offset < log.next_offset:
-                run_now(self.disk, truncate_files(log, self._housekeepers[name], offset, now_ms, scratch))
-        except OSError as error:
-            # Some files may be gone: an append to one that was set aside would be acknowledged and lost.
-            log.fence(disk_error(name, "truncate", error))
-            raise
+        cut(self.logs[name], self._housekeepers[name], offset, now_ms, self._opener.scratch)
         return self.reopen(name, now_ms=now_ms)
 
     def begin_at(self, name: TopicPartition, offset: int, owner: Owner, *, now_ms: int) -> PartitionLog:
@@ -261,8 +246,8 @@ class LogStore:
 
     def _still(self, name: TopicPartition, now_ms: int) -> list[Event]:
         """Run until a log is settled, and nobody reads or compacts it. Others go on meanwhile."""
-        log, reader = self.logs[name], self._readers[name]
-        events: list[Event] = []
+        reader, events = self._reader(name), list[Event]()
+        log = self.logs[name]
         while True:
             events += self._settle([name], now_ms)
             self.upkeep.cancel(log)

@@ -8,18 +8,35 @@ from __future__ import annotations
 
 import numpy as np
 
-from ringlog.errors import CorruptSegment, check
+from ringlog.errors import CorruptSegment, OffsetOutOfRange, check
 from ringlog.log.copying import save_range
+from ringlog.log.events import disk_error
 from ringlog.log.holes import cut_to_hole
 from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.index import SegmentIndex
-from ringlog.log.jobs import Job, must
+from ringlog.log.jobs import Job, must, run_now
 from ringlog.log.names import INDEX, LOG, TIME_INDEX, free_name, offset_name
 from ringlog.log.new_end import mark_at, remove_snapshots_above
 from ringlog.log.partition import PartitionLog
 from ringlog.log.replay import replay_index
 from ringlog.log.scanner import Scratch, scan_file
 from ringlog.log.segment import ActiveSegment, Segment
+
+
+def cut(log: PartitionLog, housekeeper: Housekeeper, offset: int, now_ms: int, scratch: Scratch) -> None:
+    """Cut an idle log now, as `truncate_files` does; it is fenced when the disk fails."""
+    log.must_be_open()
+    if not log.log_start_offset <= offset <= log.next_offset:
+        raise OffsetOutOfRange(
+            f"{log.name}: cannot truncate to {offset}, outside of [{log.log_start_offset}, {log.next_offset}]"
+        )
+    try:
+        if offset < log.next_offset:
+            run_now(log.context.disk, truncate_files(log, housekeeper, offset, now_ms, scratch))
+    except OSError as error:
+        # Some files may be gone: an append to one that was set aside would be acknowledged and lost.
+        log.fence(disk_error(log.name, "truncate", error))
+        raise
 
 
 def truncate_files(
