@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 
 import pytest
@@ -11,6 +12,9 @@ from ringlog.config import NodeConfig
 from ringlog.errors import InvalidRequest, NodeFailed
 from ringlog.node import supervisor as module
 from ringlog.node.supervisor import Supervisor
+
+HOST = "127.0.77.1"
+"""An address of this host that no other test uses: the port beside one that is free is free, too."""
 
 
 def test_defaults_that_ask_a_node_by_itself_for_two_replicas_in_sync_are_refused(tmp_path):
@@ -31,17 +35,19 @@ def test_defaults_that_ask_a_node_by_itself_for_two_replicas_in_sync_are_refused
 )
 def test_a_port_that_is_taken_is_found_before_anything_is_made(tmp_path, setting, option):
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.bind((HOST, 0))
         taken.listen()
         port = taken.getsockname()[1]
         settings = {
-            "listen": {"listen": f"tcp://127.0.0.1:{port}"},
-            "metrics_listen": {"listen": "tcp://127.0.0.1:0", "metrics_listen": f"127.0.0.1:{port}"},
-            "cluster": {"listen": "tcp://127.0.0.1:0", "cluster": f"1@127.0.0.1:{port}", "node_id": 1},
-            "peer": {"listen": "tcp://127.0.0.1:0", "cluster": f"1@127.0.0.1:{port - 1}", "node_id": 1},
+            "listen": {"listen": f"tcp://{HOST}:{port}"},
+            "metrics_listen": {"listen": f"tcp://{HOST}:0", "metrics_listen": f"{HOST}:{port}"},
+            "cluster": {"listen": f"tcp://{HOST}:0", "cluster": f"1@{HOST}:{port}", "node_id": 1},
+            "peer": {"listen": f"tcp://{HOST}:0", "cluster": f"1@{HOST}:{port - 1}", "node_id": 1},
         }[setting]
         config = NodeConfig(data_dir=str(tmp_path / "new" / "data"), **settings)
-        with pytest.raises(NodeFailed, match=rf"127\.0\.0\.1:{port}: Address already in use.*with {option}"):
+        with pytest.raises(
+            NodeFailed, match=rf"{re.escape(HOST)}:{port}: Address already in use.*with {option}"
+        ):
             Supervisor(config).run()
     assert os.listdir(tmp_path) == []
 
