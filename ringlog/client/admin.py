@@ -12,7 +12,7 @@ from ringlog.client.cluster_info import ClusterInfo, cluster_info
 from ringlog.client.commits import OffsetAndMetadata
 from ringlog.client.connection import Connection
 from ringlog.client.deleting import delete_records
-from ringlog.client.describing import SILENCE_S, describe
+from ringlog.client.describing import describe
 from ringlog.client.group_admin import GroupAdmin, GroupInfo, PlannedReset
 from ringlog.client.metadata import INTERNAL_PREFIX
 from ringlog.client.move_progress import MoveProgress, progress
@@ -142,19 +142,23 @@ class Admin:
         """A topic with its settings and the state of each partition. UnknownTopic when it is not there. Leaders that do
         not answer are waited for a few seconds: see `PartitionInfo.is_known`."""
         told = self._connection.topic_told(name, timeout_s=timeout)
-        return self._described(told, min(self._patience_s(timeout), SILENCE_S))
+        return self._described(told, timeout)
 
     def describe_topics(
         self, *, include_internal: bool = False, timeout: float | None = None
     ) -> list[TopicInfo]:
         """All topics that `list_topics` names, each as `describe_topic` tells of it, in the time of one."""
-        reply = self._connection.metadata(None, timeout_s=timeout)
-        topics = [
-            topic
-            for topic in sorted(reply.topics, key=lambda one: one.name)
-            if not topic.error and (include_internal or not topic.name.startswith(INTERNAL_PREFIX))
-        ]
-        return self._all_described(topics, min(self._patience_s(timeout), SILENCE_S))
+        while True:
+            reply = self._connection.metadata(None, timeout_s=timeout)
+            topics = [
+                topic
+                for topic in sorted(reply.topics, key=lambda one: one.name)
+                if not topic.error and (include_internal or not topic.name.startswith(INTERNAL_PREFIX))
+            ]
+            try:
+                return self._all_described(topics, self._patience_s(timeout))
+            except UnknownTopic:
+                continue  # one of them was deleted meanwhile: the others are looked up again
 
     def delete_topic(self, name: str, *, timeout: float | None = None) -> None:
         """Remove a topic with all its records."""

@@ -47,13 +47,14 @@ def describe(
         if now_s >= deadline_s and answers.empty():
             break
         if to_ask and ask_at_s <= now_s < deadline_s:
+            asking, to_ask = to_ask, []
             try:
-                waiting += _ask(connection, to_ask, min(deadline_s, now_s + SILENCE_S), answers)
+                waiting += _ask(connection, asking, min(deadline_s, now_s + SILENCE_S), answers)
             except RinglogError as error:
                 if not error.retriable:
                     raise
-                # Nobody knows whom to ask about these. Those who were asked about others may have answered meanwhile.
-            to_ask = []
+                if time.monotonic() < silence_s:
+                    to_ask = asking  # nobody knows yet whom to ask
             ask_at_s = now_s + backoff_s
             backoff_s = min(2 * backoff_s, connection.settings.retry_backoff_max_ms / 1000)
         next_s = min(ask_at_s, deadline_s) if to_ask else deadline_s

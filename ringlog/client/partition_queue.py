@@ -28,10 +28,11 @@ from ringlog.records.builder import BatchBuilder
 SEQUENCE_COUNT = 2**31
 """Sequences go round after this many."""
 FEW_IN_FLIGHT_MAX = 3
+"""A small batch waits for an answer where so many are in flight."""
 FEW_APART_S = 0.0005
+"""It does so, too, if the last of them left less than this before it was begun: more will follow as soon."""
 FEW_ANSWERED_S = 0.005
-"""A small batch follows others that are in flight where they are fewer than this, the last of them left so long before
-it was begun, and the first is not overdue: its sender is slower than the node, which would gain nothing by waiting."""
+"""And if the first of them is not answered for this long: the node would gain nothing by more requests."""
 _NO_DATA = memoryview(b"")
 
 

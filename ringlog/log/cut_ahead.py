@@ -3,8 +3,9 @@
     asked for ──► read up to the offset, a window at a time ──► saved as a snapshot ──► the cut finds it there
 
 That takes a read of all batches since the last snapshot, which may be far below: a cut that did it by itself would hold
-up every partition of its shard for most of a second per gigabyte. A snapshot is true whatever becomes of the log behind
-it: where nobody cuts in the end, it is one more, until it is pruned.
+up every partition of its shard for most of a second per gigabyte. It is taken of flushed batches alone, and between two
+of them, so it is true whatever becomes of the log behind it: where nobody cuts in the end, it is one more, until it is
+pruned.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from ringlog.errors import RinglogError
 from ringlog.limits import MIB
+from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.jobs import Dispatcher, Job, replace_file
 from ringlog.log.names import SNAPSHOT, offset_name, parse_offset_name
 from ringlog.log.partition import LogStatus, PartitionLog
@@ -41,8 +43,9 @@ class ProducersAhead:
         self._made: WeakKeyDictionary[PartitionLog, int] = WeakKeyDictionary()
         """Where the state was made last; also where that failed, so that the cut says why."""
 
-    def is_made(self, log: PartitionLog, reader: Reader, offset: int, now_ms: int) -> bool:
-        """Whether a cut there has little to read. If not, that is begun, or goes on: to be asked again."""
+    def is_made(self, housekeeper: Housekeeper, reader: Reader, offset: int, now_ms: int) -> bool:
+        """Whether a cut there has no producers to read. If it has, that is begun, or goes on: to be asked again."""
+        log = housekeeper.log
         if not len(log.producers) or log.status is not LogStatus.OPEN or self._made.get(log) == offset:
             return True
         if log.hole_offset is not None and log.hole_offset < offset:
@@ -51,8 +54,11 @@ class ProducersAhead:
         since = _newest_snapshot(log, offset)
         if sum(one.position for one in segments if one.next_offset > since) <= AT_ONCE_BYTES:
             return True
-        if self._log is None and log.written_offset >= offset:
-            self._begin(log, reader, segments, offset, now_ms)
+        if log.flushed_offset < offset <= log.written_offset:
+            log.flush()
+        if self._log is None and log.flushed_offset >= offset:
+            # Not before: after a power loss it would know of batches that the log lacks.
+            self._begin(housekeeper, reader, segments, offset, now_ms)
         return False
 
     def cancel(self, log: PartitionLog) -> None:
@@ -61,8 +67,9 @@ class ProducersAhead:
             self._is_cancelled = True
 
     def _begin(
-        self, log: PartitionLog, reader: Reader, segments: Sequence[Segment], offset: int, now_ms: int
+        self, housekeeper: Housekeeper, reader: Reader, segments: Sequence[Segment], offset: int, now_ms: int
     ) -> None:
+        log = housekeeper.log
         self._log, self._is_cancelled = log, False
 
         def done(is_saved: bool) -> None:
@@ -75,10 +82,13 @@ class ProducersAhead:
             self._made[log] = offset
             _logger.warning("%s: the producers were not read up to %d: %s", log.name, offset, error)
 
-        self._dispatcher.spawn(reader.during(self._make(log, segments, offset, now_ms)), done, failed)
+        self._dispatcher.spawn(reader.during(self._make(housekeeper, segments, offset, now_ms)), done, failed)
 
-    def _make(self, log: PartitionLog, segments: Sequence[Segment], offset: int, now_ms: int) -> Job[bool]:
+    def _make(
+        self, housekeeper: Housekeeper, segments: Sequence[Segment], offset: int, now_ms: int
+    ) -> Job[bool]:
         """Save the state at an offset, if a batch begins there; False if nobody wants it any more."""
+        log = housekeeper.log
         disk = log.context.disk
         is_within = False
 
@@ -108,6 +118,7 @@ class ProducersAhead:
             # Who would go on from such a snapshot, in a log that was not cut in the end, would miss that batch.
             return True
         yield from replace_file(disk, f"{log.path}/{offset_name(offset, SNAPSHOT)}", producers.encode(offset))
+        housekeeper.note_snapshot(offset)
         return not self._is_over
 
     @property

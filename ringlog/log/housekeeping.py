@@ -195,8 +195,7 @@ class Housekeeper:
         if mark.snapshot is not None:
             path = f"{self.log.path}/{offset_name(mark.next_offset, SNAPSHOT)}"
             yield from replace_file(self.log.context.disk, path, mark.snapshot)
-            if self._snapshots is not None:
-                self._snapshots.add(mark.next_offset)
+            self.note_snapshot(mark.next_offset)
         yield from self._save_state(mark, clean)
         self._prune_snapshots(mark.next_offset)
         self.bytes_checkpointed = mark.bytes_appended
@@ -286,6 +285,11 @@ class Housekeeper:
         disk = self.log.context.disk
         if data or not disk.exists(path) or file_size(disk, path) != position:
             yield from write_file(disk, path, data, position)
+
+    def note_snapshot(self, offset: int) -> None:
+        """One was taken there: it is pruned with the others."""
+        if self._snapshots is not None:
+            self._snapshots.add(offset)
 
     def _prune_snapshots(self, taken: int) -> None:
         """Keep the newest snapshot and the one before it, now that the state names the newest."""

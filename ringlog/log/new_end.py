@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from ringlog.errors import check
 from ringlog.log.epochs import EpochHistory
 from ringlog.log.jobs import Job
 from ringlog.log.mark import Mark
@@ -17,10 +16,8 @@ from ringlog.log.segment import ActiveSegment
 _logger = logging.getLogger(__name__)
 
 
-def mark_at(log: PartitionLog, kept: ActiveSegment, offset: int, now_ms: int, scratch: Scratch) -> Job[Mark]:
-    """The recovery point of a log that ends with this segment. `offset`: where it is cut, at the end of that or within
-    the batch behind it; a snapshot that was made there knows the same batches."""
-    check(kept.next_offset <= offset, "what is kept is below the cut")
+def mark_at(log: PartitionLog, kept: ActiveSegment, now_ms: int, scratch: Scratch) -> Job[Mark]:
+    """The recovery point of a log that ends with this segment."""
     epochs = EpochHistory(list(log.epochs.starts))
     epochs.cut_end(kept.next_offset)
     snapshot = None
@@ -31,7 +28,7 @@ def mark_at(log: PartitionLog, kept: ActiveSegment, offset: int, now_ms: int, sc
             if not s.quarantined and s.base_offset < kept.next_offset
         ]
         producers = yield from producers_at(
-            log.context.disk, log.path, log.files, parts, offset, now_ms, scratch, _logger.warning
+            log.context.disk, log.path, log.files, parts, kept.next_offset, now_ms, scratch, _logger.warning
         )
         snapshot = producers.encode(kept.next_offset) if len(producers) else None
     return Mark(

@@ -235,6 +235,8 @@ class Removals:
 
     def finish(self, name: TopicPartition, path: str) -> None:
         """Wait until nothing is left of a partition under its name: it is going to be opened anew."""
+        if name not in self._doomed and all(leaving.log.name != name for leaving, _ in self.waiting):
+            return
         self.let_go()  # one that is quiet already would be waited for in vain: nothing is under way for it
         while any(leaving.log.name == name for leaving, _ in self.waiting):
             self._dispatcher.deliver(None)

@@ -163,10 +163,10 @@ class LogStore:
         return self.open(name, self._settings[name], now_ms=now_ms)
 
     def prepare_cut(self, name: TopicPartition, offset: int, *, now_ms: int) -> bool:
-        """Read, in the background of run(), what must be known of a log that is to be truncated to an offset. True when
-        that is done, or would not take long: then truncate() is short. Until then, to be asked again."""
-        log = self.logs.get(name)
-        return log is None or self._ahead.is_made(log, self._readers[name], offset, now_ms)
+        """Read, in the background of run(), what must be known of the producers of a log that is to be truncated to an
+        offset. True when that is done, or would not take long. Until then, to be asked again."""
+        housekeeper = self._housekeepers.get(name)
+        return housekeeper is None or self._ahead.is_made(housekeeper, self._readers[name], offset, now_ms)
 
     def truncate(self, name: TopicPartition, offset: int, *, now_ms: int) -> PartitionLog:
         """Remove the records from an offset on (whole batches; what is cut is saved as `*.cut`), and open the rest.

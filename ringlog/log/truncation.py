@@ -49,7 +49,7 @@ def truncate_files(
         return
     segment = log.segment_of(offset)
     kept = yield from _kept_part(log, segment, offset, scratch)
-    mark = yield from mark_at(log, kept, offset, now_ms, scratch)
+    mark = yield from mark_at(log, kept, now_ms, scratch)
     # Batches go as a whole, also one that the log started in the middle of.
     log.log_start_offset = min(log.log_start_offset, kept.next_offset)
     # Index files are left alone: until the new state stands, the old one vouches for what is in them.

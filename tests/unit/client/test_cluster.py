@@ -13,7 +13,7 @@ import ringlog.client.describing
 from ringlog import Admin, Producer
 from ringlog.client.connection import Connection
 from ringlog.client.settings import ClientSettings
-from ringlog.errors import DeliveryTimeout, NodeUnavailable, UnknownTopic
+from ringlog.errors import DeliveryTimeout, NodeUnavailable, PartitionBusy, UnknownTopic
 from ringlog.net.framing import Api
 from ringlog.net.messages import InitProducerReply, InitProducerRequest, TopicMetadata
 from ringlog.records.decode import decode
@@ -233,7 +233,7 @@ def test_a_topic_is_described_with_its_leaders_replicas_and_in_sync_replicas(clu
 def test_a_topic_is_described_without_the_offsets_of_leaders_that_cannot_be_reached(
     cluster, how, monkeypatch
 ):
-    monkeypatch.setattr(ringlog.client.admin, "SILENCE_S", 1.0)
+    monkeypatch.setattr(ringlog.client.describing, "SILENCE_S", 1.0)
     for name in ("s", "t"):
         cluster.create(name, partitions=3)
     with Admin(cluster.bootstrap(1)) as admin:
@@ -261,6 +261,55 @@ def test_a_topic_whose_leader_moves_from_a_silent_node_is_described_whole(cluste
         cluster.nodes[3].silent = True
         threading.Timer(0.5, cluster.elect, [3]).start()
         assert all(p.is_known for p in admin.describe_topic("t").partitions)
+
+
+def test_a_leader_that_opens_its_log_is_waited_for_as_long_as_the_caller_says(cluster, monkeypatch):
+    monkeypatch.setattr(ringlog.client.describing, "SILENCE_S", 0.2)
+    cluster.create("t", partitions=1)
+    node, ready_s = cluster.nodes[1], time.monotonic() + 0.6
+    answer = node.answer
+
+    def answer_later(header, body):
+        if header.api_key == Api.DESCRIBE_PARTITIONS and time.monotonic() < ready_s:
+            raise PartitionBusy("it is being opened")
+        return answer(header, body)
+
+    monkeypatch.setattr(node, "answer", answer_later)
+    with Admin(cluster.bootstrap(1)) as admin:
+        assert admin.describe_topic("t", timeout=60).partitions[0].is_known
+
+
+def test_topics_are_described_without_one_that_is_deleted_meanwhile(cluster, monkeypatch):
+    for name in ("kept", "deleted"):
+        cluster.create(name, partitions=3)
+    describe = ringlog.client.admin.describe
+
+    def describe_later(*args):
+        with cluster.lock:
+            if cluster.topics.pop("deleted", None) is not None:
+                cluster.version += 1
+        return describe(*args)
+
+    monkeypatch.setattr(ringlog.client.admin, "describe", describe_later)
+    with Admin(cluster.bootstrap(1)) as admin:
+        assert [one.name for one in admin.describe_topics()] == ["kept"]
+
+
+def test_topics_are_described_though_the_first_lookup_of_one_fails(cluster, monkeypatch):
+    for name in ("s", "t"):
+        cluster.create(name, partitions=3)
+    failures = [NodeUnavailable("nobody tells about t at the moment")]
+    with Admin(cluster.bootstrap(1)) as admin:
+        topic = admin._connection.topic
+
+        def topic_later(name, **wanted):
+            if name == "t" and failures:
+                raise failures.pop()
+            return topic(name, **wanted)
+
+        monkeypatch.setattr(admin._connection, "topic", topic_later)
+        assert all(p.is_known for one in admin.describe_topics() for p in one.partitions)
+    assert not failures
 
 
 def test_a_topic_is_made_though_a_leader_cannot_be_reached(cluster, monkeypatch):

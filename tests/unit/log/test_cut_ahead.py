@@ -15,6 +15,7 @@ from ringlog.log.names import SNAPSHOT, offset_name
 from ringlog.log.settings import FlushPolicy, LogSettings
 from ringlog.log.verify import verify_partition
 from ringlog.model import TopicPartition
+from ringlog.records.encode import encode
 from ringlog.records.scan import check
 from tests.support.fake_disk import FakeDisk
 from tests.support.fake_disk_faults import PowerLoss
@@ -98,6 +99,54 @@ def test_no_snapshot_is_taken_within_a_batch():
     world.store.truncate(world.partition, 24, now_ms=world.now_ms)
     assert world.log.next_offset == 21
     assert not world.append(b"again", producer=(9, 0, 0)).repeated
+    world.close()
+    assert not [one for one in verify_partition(world.disk, world.path) if one.is_violation]
+
+
+def test_no_snapshot_knows_batches_that_a_power_loss_takes_away():
+    for seed in range(20):
+        world = filled(FakeDisk(seed=seed), flush=FlushPolicy.parse("os"))
+        for number in range(6):
+            world.append(b"x" * 5_000, producer=(9, 0, number))
+            for _ in range(6):
+                world.run()
+        assert world.log.flushed_offset < 24 < world.log.written_offset
+        prepared(world, 24)
+        after = world.reopened(world.fake.crash(random.Random(seed)))
+        assert after.log.next_offset >= 24 or not has_snapshot(after, 24)
+
+
+def test_a_snapshot_that_nobody_used_is_pruned():
+    world = filled()
+    for offset in range(5, 10):
+        prepared(world, offset)
+    for number in range(10):
+        world.log.roll(world.now_ms)
+        world.append(b"%06d" % number, producer=(9, 0, number))
+        world.settle()
+    assert sum(name.endswith(SNAPSHOT) for name, _ in world.disk.list_dir(world.path)) <= 3
+
+
+def test_a_cut_in_a_gap_of_compaction_knows_nothing_from_behind_it():
+    world = LogWorld(settings=LogSettings(segment_bytes=SEGMENT_BYTES_MIN, compact=True, dirty_ratio_min=0.0))
+    world.store.upkeep.budget.bytes_per_s = None
+    for number in range(14):
+        key, producer = (b"stays", (9, 0)) if number == 0 else (b"same", (7, number - 1))
+        fields = {"producer_id": producer[0], "producer_epoch": 0, "base_sequence": producer[1]}
+        world.append_raw(bytearray(encode([b"v"], [key], timestamps=world.now_ms, **fields)))
+        if number in (5, 9, 13):
+            world.log.roll(world.now_ms)
+            world.settle()  # which takes a snapshot
+    world.store.upkeep.check_now()
+    for _ in range(300):
+        world.now_ms += 20
+        world.run()
+    world.settle()
+    world.store.truncate(world.partition, 12, now_ms=world.now_ms)
+    end = world.log.next_offset
+    assert end < 12, "what was compacted away is a gap"
+    known = [batch.base_offset for entry in world.log.producers.entries for batch in entry.batches]
+    assert max(known) < end
     world.close()
     assert not [one for one in verify_partition(world.disk, world.path) if one.is_violation]
 

@@ -71,6 +71,19 @@ def test_many_partitions_are_removed_in_slices():
     assert max(one["remove"] + one["remove_dir"] for one in passes) <= 64, "a slice, or two"
 
 
+def test_to_open_another_partition_does_not_set_all_aside_at_once(monkeypatch):
+    world, renamed = LogWorld(), []
+    names = [TopicPartition("gone", number) for number in range(2 * SET_ASIDE_TOGETHER)]
+    world.store.open_together([(name, SMALL_SEGMENTS, None) for name in names], now_ms=0)
+    world.settle()
+    for name in names:
+        world.store.remove(name)
+    rename = world.fake.rename
+    monkeypatch.setattr(world.fake, "rename", lambda old, new: (renamed.append(old), rename(old, new)))
+    world.store.open(OTHER, now_ms=0)
+    assert sum("gone" in path for path in renamed) <= SET_ASIDE_TOGETHER
+
+
 def test_a_clean_stop_waits_for_all_partitions_that_are_being_removed(tmp_path):
     store = LogStore(PlainDisk(), str(tmp_path))  # each call is done as soon as it is submitted
     doomed = [TopicPartition("many", number) for number in range(3 * SET_ASIDE_TOGETHER)]
