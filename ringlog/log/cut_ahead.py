@@ -19,9 +19,9 @@ from ringlog.errors import RinglogError
 from ringlog.limits import MIB
 from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.jobs import Dispatcher, Job, replace_file
-from ringlog.log.names import SNAPSHOT, offset_name, parse_offset_name
+from ringlog.log.names import SNAPSHOT, offset_name
 from ringlog.log.partition import LogStatus, PartitionLog
-from ringlog.log.producer_replay import SegmentPart, producers_at
+from ringlog.log.producer_replay import SegmentPart, producers_at, snapshot_offsets
 from ringlog.log.reading import Reader
 from ringlog.log.scanner import Scratch
 from ringlog.log.segment import ActiveSegment, SealedSegment, Segment, is_growing
@@ -40,18 +40,19 @@ class ProducersAhead:
         self._log: PartitionLog | None = None
         """Whose batches are being read."""
         self._is_cancelled = False
-        self._made: WeakKeyDictionary[PartitionLog, int] = WeakKeyDictionary()
-        """Where the state was made last; also where that failed, so that the cut says why."""
+        self._done_at: WeakKeyDictionary[PartitionLog, int] = WeakKeyDictionary()
+        """Where the state was made last; also where it cannot be, so that the cut makes it, or says why."""
 
     def is_made(self, housekeeper: Housekeeper, reader: Reader, offset: int, now_ms: int) -> bool:
         """Whether a cut there has no producers to read. If it has, that is begun, or goes on: to be asked again."""
         log = housekeeper.log
-        if not len(log.producers) or log.status is not LogStatus.OPEN or self._made.get(log) == offset:
+        if not len(log.producers) or log.status is not LogStatus.OPEN or self._done_at.get(log) == offset:
             return True
         if log.hole_offset is not None and log.hole_offset < offset:
             return True  # below it is not all that made the state
         segments = [one for one in log.segments if one.base_offset < offset]
-        since = _newest_snapshot(log, offset)
+        taken = snapshot_offsets(log.context.disk, log.path)
+        since = max((one for one in taken if one <= offset), default=0)
         if sum(one.position for one in segments if one.next_offset > since) <= AT_ONCE_BYTES:
             return True
         if log.flushed_offset < offset <= log.written_offset:
@@ -75,11 +76,11 @@ class ProducersAhead:
         def done(is_saved: bool) -> None:
             self._log = None
             if is_saved:
-                self._made[log] = offset
+                self._done_at[log] = offset
 
         def failed(error: RinglogError | OSError) -> None:
             self._log = None
-            self._made[log] = offset
+            self._done_at[log] = offset
             _logger.warning("%s: the producers were not read up to %d: %s", log.name, offset, error)
 
         self._dispatcher.spawn(reader.during(self._make(housekeeper, segments, offset, now_ms)), done, failed)
@@ -124,15 +125,6 @@ class ProducersAhead:
     @property
     def _is_over(self) -> bool:
         return self._is_cancelled or self._log is None or self._log.status is not LogStatus.OPEN
-
-
-def _newest_snapshot(log: PartitionLog, offset: int) -> int:
-    """Where the last snapshot up to an offset was taken, by the names of files; 0: there is none."""
-    names = [parse_offset_name(name) for name, _ in log.context.disk.list_dir(log.path)]
-    return max(
-        (name.offset for name in names if name and name.suffix == SNAPSHOT and name.offset <= offset),
-        default=0,
-    )
 
 
 def _parts(segments: Sequence[Segment]) -> Iterator[SegmentPart]:

@@ -19,9 +19,10 @@ from ringlog.log.index import OFFSET_ENTRY, TIME_ENTRY
 from ringlog.log.index_rebuild import complete_index
 from ringlog.log.jobs import Job, file_size, must, replace_file, write_file
 from ringlog.log.mark import Mark, active_point, take_mark
-from ringlog.log.names import INDEX, SNAPSHOT, STATE_NAME, TIME_INDEX, offset_name, parse_offset_name
+from ringlog.log.names import INDEX, SNAPSHOT, STATE_NAME, TIME_INDEX, offset_name
 from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.point import MovedPoint, save_point
+from ringlog.log.producer_replay import snapshot_offsets
 from ringlog.log.retiring import delete_segment, delete_spares, spares, swap_segment
 from ringlog.log.segment import ActiveSegment, Leases, SealedSegment, Segment
 from ringlog.log.state import PartitionState, SavedIndexes, SealedEntry
@@ -296,8 +297,7 @@ class Housekeeper:
         disk, path = self.log.context.disk, self.log.path
         if self._snapshots is None:
             # Once: a directory has some files for each segment, and this is done at each seal.
-            found = [parsed for name, _ in disk.list_dir(path) if (parsed := parse_offset_name(name))]
-            self._snapshots = {parsed.offset for parsed in found if parsed.suffix == SNAPSHOT}
+            self._snapshots = snapshot_offsets(disk, path)
         for offset in sorted(offset for offset in self._snapshots if offset <= taken)[:-_SNAPSHOTS_KEPT]:
             name = f"{path}/{offset_name(offset, SNAPSHOT)}"
             if disk.exists(name):

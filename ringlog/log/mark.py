@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ringlog.log.epochs import EpochStart
+from ringlog.log.epochs import EpochHistory, EpochStart
 from ringlog.log.partition import PartitionLog
 from ringlog.log.segment import ActiveSegment
 from ringlog.log.state import ActivePoint
@@ -44,17 +44,23 @@ def active_point(mark: Mark) -> ActivePoint:
 
 def take_mark(log: PartitionLog) -> Mark:
     """The end of what was received. Only between two groups does the end of a write coincide with it."""
-    segment = log.active
+    end_offset = log.active.next_offset
+    snapshot = log.producers.encode(end_offset) if len(log.producers) else None
+    return mark_of(log, log.active, log.epochs, snapshot)
+
+
+def mark_of(log: PartitionLog, last: ActiveSegment, epochs: EpochHistory, snapshot: bytes | None) -> Mark:
+    """The end of a log that ends with this segment."""
     return Mark(
-        segment=segment,
-        next_offset=segment.next_offset,
-        position=segment.position,
+        segment=last,
+        next_offset=last.next_offset,
+        position=last.position,
         bytes_appended=log.bytes_appended,
-        max_timestamp=segment.index.max_timestamp,
-        max_timestamp_offset=segment.index.max_timestamp_offset,
-        index_entries=len(segment.index.offsets),
-        time_index_entries=len(segment.index.times),
-        has_index_gap=segment.index_gap_end > 0,
-        epochs=log.epochs.starts,
-        snapshot=log.producers.encode(segment.next_offset) if len(log.producers) else None,
+        max_timestamp=last.index.max_timestamp,
+        max_timestamp_offset=last.index.max_timestamp_offset,
+        index_entries=len(last.index.offsets),
+        time_index_entries=len(last.index.times),
+        has_index_gap=last.index_gap_end > 0,
+        epochs=epochs.starts,
+        snapshot=snapshot,
     )

@@ -6,10 +6,10 @@ import logging
 
 from ringlog.log.epochs import EpochHistory
 from ringlog.log.jobs import Job
-from ringlog.log.mark import Mark
-from ringlog.log.names import SNAPSHOT, parse_offset_name
+from ringlog.log.mark import Mark, mark_of
+from ringlog.log.names import SNAPSHOT, offset_name
 from ringlog.log.partition import PartitionLog
-from ringlog.log.producer_replay import SegmentPart, producers_at
+from ringlog.log.producer_replay import SegmentPart, producers_at, snapshot_offsets
 from ringlog.log.scanner import Scratch
 from ringlog.log.segment import ActiveSegment
 
@@ -31,24 +31,12 @@ def mark_at(log: PartitionLog, kept: ActiveSegment, now_ms: int, scratch: Scratc
             log.context.disk, log.path, log.files, parts, kept.next_offset, now_ms, scratch, _logger.warning
         )
         snapshot = producers.encode(kept.next_offset) if len(producers) else None
-    return Mark(
-        segment=kept,
-        next_offset=kept.next_offset,
-        position=kept.position,
-        bytes_appended=log.bytes_appended,
-        max_timestamp=kept.index.max_timestamp,
-        max_timestamp_offset=kept.index.max_timestamp_offset,
-        index_entries=len(kept.index.offsets),
-        time_index_entries=len(kept.index.times),
-        has_index_gap=False,
-        epochs=epochs.starts,
-        snapshot=snapshot,
-    )
+    return mark_of(log, kept, epochs, snapshot)
 
 
 def remove_snapshots_above(log: PartitionLog, offset: int) -> None:
     """A snapshot of what is cut would be wrong once the log has grown past it again."""
-    for name, _ in log.context.disk.list_dir(log.path):
-        parsed = parse_offset_name(name)
-        if parsed is not None and parsed.suffix == SNAPSHOT and parsed.offset > offset:
-            log.context.disk.remove(f"{log.path}/{name}")
+    disk = log.context.disk
+    for taken in snapshot_offsets(disk, log.path):
+        if taken > offset:
+            disk.remove(f"{log.path}/{offset_name(taken, SNAPSHOT)}")

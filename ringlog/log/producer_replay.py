@@ -75,15 +75,19 @@ def producers_at(
     return producers
 
 
+def snapshot_offsets(disk: Disk, path: str) -> set[int]:
+    """Where the snapshots of a partition were taken, by the names of their files."""
+    found = [parsed for name, _ in disk.list_dir(path) if (parsed := parse_offset_name(name))]
+    return {parsed.offset for parsed in found if parsed.suffix == SNAPSHOT}
+
+
 def _newest_snapshot(
     disk: Disk, path: str, offset: int, tell: Callable[[str], None]
 ) -> Job[tuple[int, ProducerTable]]:
     """The newest good snapshot at or below an offset, and where it was taken; (0, nothing) without one."""
-    found = [parsed for name, _ in disk.list_dir(path) if (parsed := parse_offset_name(name))]
-    taken_at = sorted(
-        parsed.offset for parsed in found if parsed.suffix == SNAPSHOT and parsed.offset <= offset
-    )
-    for taken in reversed(taken_at):
+    for taken in sorted(snapshot_offsets(disk, path), reverse=True):
+        if taken > offset:
+            continue
         name = offset_name(taken, SNAPSHOT)
         data = yield from read_file(disk, f"{path}/{name}")
         try:

@@ -214,14 +214,20 @@ def find_rot(cluster, node, offset):
     assert log(cluster, node).hole_offset is not None
 
 
-@pytest.mark.parametrize("room", [True, False])
-def test_a_leader_with_a_hole_elsewhere_takes_nothing_away_from_a_follower(room, monkeypatch):
+def with_two_holes():
+    """A leader that is in sync by itself, and a follower, each with a hole elsewhere."""
     cluster = filled(min_insync=1)
     leave_alone(cluster)
     rot(cluster, 1, 6)
     rot(cluster, 3, 3)
     find_rot(cluster, 1, 7)
     find_rot(cluster, 3, 4)
+    return cluster
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_a_leader_with_a_hole_elsewhere_takes_nothing_away_from_a_follower(room, monkeypatch):
+    cluster = with_two_holes()
     if not room:
         monkeypatch.setattr(cluster.worlds[3].store.space, "has_room_for", lambda nbytes: False)
     cluster.cut = {2}
@@ -247,12 +253,7 @@ def test_a_log_with_producers_is_cut_when_their_state_there_was_read_in_the_back
 
 
 def test_who_waits_for_a_leader_with_a_hole_is_sent_little_and_seldom(monkeypatch):
-    cluster = filled(min_insync=1)
-    leave_alone(cluster)
-    rot(cluster, 1, 6)
-    rot(cluster, 3, 3)
-    find_rot(cluster, 1, 7)
-    find_rot(cluster, 3, 4)
+    cluster = with_two_holes()
     read_from, asked = cluster.worlds[1].store.read, []
 
     def reading(name, offset, bytes_max, **others):
