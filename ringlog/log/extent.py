@@ -137,6 +137,39 @@ class AppendBuffer:
         """An extent is being filled in the chunk: it cannot be given back now."""
         self._class = 0
         self._taken_ms = 0
+        self._place: memoryview | None = None
+        """Handed out to be filled, and not added yet."""
+        self._place_start = 0
+
+    def is_nearly_full_for(self, nbytes: int) -> bool:
+        """So many bytes do not fit, and little is lost if what is left stays empty."""
+        return self._chunk is not None and self._chunk.nbytes - self._used <= nbytes // 2
+
+    def place(self, nbytes: int) -> memoryview | None:
+        """Where so many bytes will lie if they are added next to the newest extent. None: not in one piece."""
+        chunk, start = self._chunk, self._used
+        if chunk is None or start + nbytes > chunk.nbytes:
+            return None
+        self._place, self._place_start = chunk.view[start : start + nbytes], start
+        return self._place
+
+    def place_anew(self, nbytes: int, head: int, now_ms: int) -> memoryview | None:
+        """The same for a new extent that begins with so many old bytes.
+
+        None also when the partition has no memory now: it gets some for what is added."""
+        if self.is_nearly_full_for(head + nbytes):
+            self._current(now_ms, head + nbytes)
+        self._used += head
+        found = self.place(nbytes)
+        self._used -= head
+        return found
+
+    def leave_place(self) -> None:
+        """What was to be placed was refused. Memory that was taken for it would be kept from all others until the
+        partition is appended to."""
+        if self._place is not None:
+            self._place = None
+            self.give_back()
 
     def begin(self, segment: ActiveSegment, position: int, base_offset: int, now_ms: int) -> Extent:
         """Start an extent; its head (the bytes before `position` in the block) is to be filled by the caller."""
@@ -154,9 +187,13 @@ class AppendBuffer:
         chunk, first, last = extent._pieces[-1]
         check(chunk is self._chunk and last == self._used, "only the newest extent grows")
         room = chunk.nbytes - self._used
+        place, self._place = self._place, None
+        if data is place and last != self._place_start:
+            data = memoryview(bytes(data))  # a roll came in between: what is to move must not lie in the way
         if data.nbytes <= room:
             self._used += data.nbytes
-            chunk.view[last : self._used] = data
+            if data is not place:
+                chunk.view[last : self._used] = data
             extent._pieces[-1] = (chunk, first, self._used)
         else:
             self._add_over_chunks(extent, data, room, now_ms)

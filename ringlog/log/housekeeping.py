@@ -114,7 +114,7 @@ class Housekeeper:
             return
         self._wanted = True
         # Also when the log is idle now: it may be so at no tick that is to come.
-        log.on_extent_boundary = self._at_boundary
+        log.waiting.on_boundary = self._at_boundary
         self._on_wanted(self)
 
     def _at_boundary(self) -> None:
@@ -129,7 +129,7 @@ class Housekeeper:
             if not log.idle:
                 return False
             mark = take_mark(log)
-            log.on_extent_boundary = None
+            log.waiting.on_boundary = None
         if mark.next_offset > log.flushed_offset:
             self._checkpoint = mark
             if mark.next_offset <= log.written_offset:
@@ -144,7 +144,7 @@ class Housekeeper:
         self._ends[old.base_offset] = take_mark(self.log)
         # A seal is a checkpoint too, at a later place than one that is still waited for.
         self._checkpoint, self._wanted = None, False
-        self.log.on_extent_boundary = None
+        self.log.waiting.on_boundary = None
 
     def _segment_written(self, old: ActiveSegment) -> None:
         mark = self._ends.pop(old.base_offset)

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import errno
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 
 from ringlog.disk.api import File
-from ringlog.errors import PartitionBusy, RinglogError, check
+from ringlog.errors import RinglogError, check
 from ringlog.limits import BLOCK_BYTES, RELATIVE_OFFSET_MAX
 from ringlog.log.admission import judge_append
 from ringlog.log.batch import BatchInfo
@@ -32,6 +31,7 @@ from ringlog.log.producers import ProducerTable
 from ringlog.log.recent_tail import LogTail
 from ringlog.log.segment import ActiveSegment, Segment
 from ringlog.log.settings import LogSettings
+from ringlog.log.write_queue import WriteQueue
 from ringlog.model import Durability, TopicPartition
 from ringlog.records.scan import stamp
 
@@ -89,10 +89,10 @@ class PartitionLog:
         """Written extents that are still in memory, ascending and without gaps up to written_offset."""
         self.bytes_appended = 0
         self.fence_error: RinglogError | None = None
-        self._queue: deque[Extent] = deque()
-        self._queued_bytes = 0
-        self._filling: Extent | None = None
-        """The last of the queue, while more batches may join it."""
+        tail_block = b"" if self.active.position % BLOCK_BYTES == 0 else None
+        self.waiting = WriteQueue(
+            AppendBuffer(context.arena, context.make_room), context.group_bytes, tail_block
+        )
         self.in_flight: Extent | None = None
         """What is being written."""
         self._blocked = False
@@ -103,11 +103,6 @@ class PartitionLog:
         self._disk_segment = self.active
         """The segment that writes go to. Behind `active` while a roll is under way."""
         self.files = SegmentFiles(context.disk, path)
-        self._buffer = AppendBuffer(context.arena, context.make_room)
-        self._tail_block: bytes | None = b"" if self.active.position % BLOCK_BYTES == 0 else None
-        """Bytes in the last, partial block; None until they were read from the file of an opened log."""
-        self.on_extent_boundary: Callable[[], None] | None = None
-        """Called once when the next group begins: where a checkpoint can take its mark."""
         self.on_roll: Callable[[ActiveSegment], None] = lambda segment: None
         """Called when appends have moved on from a segment: it will be sealed."""
         self.on_segment_written: Callable[[ActiveSegment], None] = lambda segment: None
@@ -142,12 +137,12 @@ class PartitionLog:
     @property
     def idle(self) -> bool:
         """Quiet, and nothing waits to be written."""
-        return self.quiet and not self._queue and self._disk_segment is self.active
+        return self.quiet and self.waiting.oldest is None and self._disk_segment is self.active
 
     @property
     def pending_bytes(self) -> int:
         """Received and not yet written."""
-        return self._queued_bytes + (self.in_flight.nbytes if self.in_flight else 0)
+        return self.waiting.nbytes + (self.in_flight.nbytes if self.in_flight else 0)
 
     @property
     def log_bytes(self) -> int:
@@ -222,42 +217,21 @@ class PartitionLog:
         new = ActiveSegment(self.next_offset if base_offset is None else base_offset, now_ms)
         old.next_offset = new.base_offset
         new.preallocation.inherit(old.preallocation)
-        self._stop_filling()
+        self.waiting.roll()
         self.on_roll(old)
         self.segments.append(new)
         self.active = new
-        self._tail_block = b""
         self.context.mark_ready(self)
+
+    def place(self, nbytes: int, now_ms: int) -> memoryview | None:
+        """Memory in which a batch of so many bytes, if it is made there and appended next, need not be copied. None
+        when there is none in one piece, or it would gain nothing. Whoever got one calls `waiting.leave_place` later."""
+        may_be_appended = self.status is LogStatus.OPEN and nbytes <= self.settings.batch_bytes_max
+        return self.waiting.place(nbytes, self.active, now_ms) if may_be_appended else None
 
     def copy_in(self, data: memoryview, now_ms: int) -> Extent:
         """The queued extent that now holds the data at its end."""
-        filling = self._filling
-        if filling is not None and filling.nbytes < self.context.group_bytes:
-            self._buffer.add(filling, data, now_ms)
-            return filling
-        self._stop_filling()
-        if self.on_extent_boundary is not None:
-            boundary, self.on_extent_boundary = self.on_extent_boundary, None
-            boundary()
-        extent = self._buffer.begin(self.active, self.active.position, self.next_offset, now_ms)
-        try:
-            self._buffer.add(extent, data, now_ms)
-        except PartitionBusy:
-            extent.release()
-            self._buffer.release()
-            raise
-        if self._tail_block is not None:
-            extent.fill_head(self._tail_block)
-        self._queue.append(extent)
-        self._filling = extent
-        return extent
-
-    def _stop_filling(self) -> None:
-        """What comes next starts a new extent, with a copy of what stands in the last block."""
-        if self._filling is not None:
-            self._tail_block = self._filling.tail_block()
-            self._buffer.finish()
-            self._filling = None
+        return self.waiting.add(data, self.active, self.next_offset, now_ms)
 
     def note(
         self,
@@ -291,7 +265,6 @@ class PartitionLog:
         nbytes = position - active.position
         active.position, active.next_offset = position, offset
         self.next_offset = extent.next_offset = offset
-        self._queued_bytes += nbytes
         self.bytes_appended += nbytes
         if not self.in_flight:
             self.context.mark_ready(self)
@@ -308,9 +281,9 @@ class PartitionLog:
             if not self._growth.is_under_way:
                 self._block_on(self._next_file(segment))
             return
-        if not self._queue:
+        head = self.waiting.oldest
+        if head is None:
             return
-        head = self._queue[0]
         check(head.segment is segment, "a segment is written to when the one before it is whole")
         if segment.held is None:
             self._block_on(self._open_file(segment))
@@ -321,11 +294,7 @@ class PartitionLog:
             self._write(head, segment.held.file)
 
     def _write(self, head: Extent, file: File) -> None:
-        self._queue.popleft()
-        if head is self._filling:
-            self._stop_filling()
-        self._queued_bytes -= head.nbytes
-        self.in_flight = head
+        self.in_flight = self.waiting.take_oldest()
         pieces = head.close()
         durable = self.settings.flush.on_ack
         check(self.flushed_offset == self.written_offset or not durable, "a policy begins with all flushed")
@@ -430,8 +399,9 @@ class PartitionLog:
             # Not only when it is made now: this may have failed, or been cut off, the last time.
             must((yield disk.flush_dir(self.path)), "flush directory")
         segment.allocated = block_floor(disk.size(held.file))
-        if self._queue and not self._queue[0].head_filled:
-            yield from self._fill_first_head(held.file, self._queue[0])
+        oldest = self.waiting.oldest
+        if oldest is not None and not oldest.head_filled:
+            yield from self._fill_first_head(held.file, oldest)
 
     def _fill_first_head(self, file: File, extent: Extent) -> Job[None]:
         """The first append after an open continues a block that only the file has."""
@@ -462,27 +432,19 @@ class PartitionLog:
         check(self.status is LogStatus.OPEN, "only an open log can be fenced")
         self.status = LogStatus.FENCED
         self.fence_error = error
-        self._drop_queue()
+        self.waiting.clear()
         self.context.events.append(Fenced(self, error))
-
-    def _drop_queue(self) -> None:
-        for extent in self._queue:
-            extent.release()
-        self._queue.clear()
-        self._queued_bytes = 0
-        self._filling = None
-        self._buffer.release()
 
     def stop(self) -> None:
         """Take no more appends; what is in flight may still complete."""
         self.status = LogStatus.CLOSED
-        self._drop_queue()
+        self.waiting.clear()
 
     def forget(self) -> None:
         """Give all memory back and close all files. The log must be idle."""
         check(self.quiet, "a log is left when nothing is in flight")
         self.status = LogStatus.CLOSED
-        self._drop_queue()
+        self.waiting.clear()
         self.tail.release()
         self.files.close()
 
@@ -491,7 +453,7 @@ class PartitionLog:
         is idle: else each partition that was once busy would keep a chunk, until none is left for anyone."""
         self.tail.take_oldest().release()
         if not len(self.tail):
-            self._buffer.give_back()
+            self.waiting.give_back()
 
     def must_be_open(self) -> None:
         """Raise PartitionFenced, or DiskFull, unless appends are taken."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from ringlog.controller.records import decode_delta
 from ringlog.controller.topic_config import NOTHING
@@ -22,6 +23,7 @@ from ringlog.errors import (
 from ringlog.limits import BATCH_HEADER_BYTES, REPLICA_LAG_MS_DEFAULT
 from ringlog.log.batch import BatchInfo, batch_infos
 from ringlog.log.events import Event, Fenced, Progress, Quarantined, StartMoved, Submitted
+from ringlog.log.partition import PartitionLog
 from ringlog.log.store import LogStore
 from ringlog.model import Codec, Durability, LogEnds, TopicPartition
 from ringlog.net.framing import GROUP_APIS, Acks, Api, Flag
@@ -86,6 +88,8 @@ class ShardCore:
         self.store = store
         self.stats = stats
         self.near = near
+        self._placed: list[PartitionLog] = []
+        """Whose memory batches were copied to in this drain, whether they were taken or refused."""
         self.hosting = Hosting(
             shard, store, stats, self._partition_opened, self._partition_gone, topic_defaults
         )
@@ -155,7 +159,7 @@ class ShardCore:
                 if due_ms and is_overdue(due_ms, now_ms):
                     raise RequestTimeout(NOT_BEGUN)
                 if flags & _NEAR and api_key == _PRODUCE and not status:
-                    body, row = self.near.take(outlet, session, body)
+                    body, row = self.near.take(outlet, session, body, partial(self._place_batch, partition))
                     producer_id, max_timestamp, _, _, _, body_bytes, batch_count = row[3:10]
                     record_count, base_sequence, _, fault_position, producer_epoch = row[10:15]
                     attributes, status = row[16:18]
@@ -187,6 +191,17 @@ class ShardCore:
                     continue  # it was an answer, or wants none
                 if api_key != Api.PRODUCE or flags & Flag.ACKS_MASK != Acks.NONE:
                     asker.refuse(error)
+        for log in self._placed:
+            log.waiting.leave_place()
+        self._placed.clear()
+
+    def _place_batch(self, partition: int, nbytes: int) -> memoryview | None:
+        """Where the log of a partition wants its next batch, if it is here and cares."""
+        hosted = self.hosting.hosted.get(partition)
+        place = None if hosted is None else hosted.log.place(nbytes, self._now_ms)
+        if hosted is not None and place is not None:
+            self._placed.append(hosted.log)
+        return place
 
     def _produce(
         self, asker: Asker, data: memoryview, batches: list[BatchInfo], acks: int, attributes: int

@@ -1,8 +1,8 @@
 """Batches that lie in the memory of clients on this host (`net/near.py`): a shard copies each into memory of its own,
 where it is checked, stamped and appended as those that came through a ring are.
 
-The copy goes to the same place every time, which therefore stays in the core's cache: beside it a copy through the
-ring, which is larger than any cache, costs twice.
+A large batch is copied to where its log wants it (`log/write_queue.py`), and never again. Others go to the same place
+every time, which therefore stays in the core's cache, and from there to their log's.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from ringlog.shard.asker import Outlet
 
 MapMemory = Callable[[int, int, int], memoryview]
 """The memory of a process behind a descriptor, so many bytes of it; InvalidRequest when there is none."""
+
+Place = Callable[[int], memoryview | None]
+"""Where a copy of so many bytes should lie; None: anywhere."""
 
 
 class _Mapped(NamedTuple):
@@ -37,10 +40,12 @@ class NearBatches:
     def __len__(self) -> int:
         return sum(map(len, self._mapped.values()))
 
-    def take(self, outlet: Outlet, session: int, body: memoryview) -> tuple[memoryview, tuple[int, ...]]:
-        """A copy of the batch that a request names, which lives until the next call, and what a drain says of it.
-        RequestTimeout when another one lies there: its client has given up on this one; and when it cannot be read: a
-        client that sends again sends the batch itself."""
+    def take(
+        self, outlet: Outlet, session: int, body: memoryview, place: Place
+    ) -> tuple[memoryview, tuple[int, ...]]:
+        """A copy of the batch that a request names, which lives until the next call, and what a drain says of it. It
+        lies where `place` wants it. RequestTimeout when another batch lies there: its client has given up on this one;
+        and when it cannot be read: a client that sends again sends the batch itself."""
         named = named_batch(body)
         number, process, descriptor, nbytes, _ = named.memory
         clients = self._mapped.setdefault(outlet, {})
@@ -51,7 +56,9 @@ class NearBatches:
             except RinglogError as error:
                 # Out of descriptors, or its process is gone: nothing is wrong with the batch, which is sent next time.
                 raise RequestTimeout(f"the batch cannot be read where it lies: {error}") from error
-        copy = self._room[: named.nbytes]
+        copy = place(named.nbytes)
+        if copy is None:
+            copy = self._room[: named.nbytes]
         row = copy_batches(copy, mapped.view[named.position : named.position + named.nbytes])
         if bytes(copy[CRC]) != named.crc:
             raise RequestTimeout("the batch is not where the request says: its client has given up on it")

@@ -121,7 +121,8 @@ bool BatchCursor::check_body(const BatchRow& row) noexcept {
     if (rules_.level == Level::kHeaders) return true;
     const uint8_t* const batch = data_.data + position_;
     const size_t size = static_cast<size_t>(row.length);
-    if (crc32c(batch + kCrcBegin, size - kCrcBegin) != row.crc) {
+    const bool is_known = rules_.crc.has_value() && size == data_.size;
+    if ((is_known ? *rules_.crc : crc32c(batch + kCrcBegin, size - kCrcBegin)) != row.crc) {
         return fail("crc", at::kCrc, "not the CRC32C of the batch's bytes");
     }
     if (rules_.level == Level::kCrc || row.codec() != 0) return true;

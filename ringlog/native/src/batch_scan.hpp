@@ -1,6 +1,7 @@
 // Walks a buffer of record batches, checking each as far as it is told to, and stops at the first fault.
 #pragma once
 #include <cstdint>
+#include <optional>
 
 #include "batch_format.hpp"
 #include "bytes.hpp"
@@ -21,6 +22,7 @@ struct ScanRules {
     bool dense = true;             // base offsets follow each other without a gap; otherwise they may skip
     int32_t min_epoch = -1;        // leader epochs do not fall below this, nor below an earlier batch's
     bool gapless = false;          // within a batch, as a producer makes it: one record for every offset
+    std::optional<uint32_t> crc;   // of a batch that is all of the buffer, when it is known already
 };
 
 // A forward cursor over the whole batches of a buffer. Trusts nothing that it reads.

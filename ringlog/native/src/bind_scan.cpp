@@ -65,7 +65,7 @@ nb::bytearray make_table(Bytes data, size_t batches, size_t kept, const ScanRule
 nb::tuple scan(nb::handle data, int level, int64_t bytes_max, int64_t expected_offset, bool dense,
                int32_t min_epoch, bool gapless, bool only_whole) {
     const PyBuffer view(data);
-    const ScanRules rules{static_cast<Level>(level), bytes_max, expected_offset, dense, min_epoch, gapless};
+    const ScanRules rules{static_cast<Level>(level), bytes_max, expected_offset, dense, min_epoch, gapless, {}};
     Counted counted;
     {
         const nb::gil_scoped_release released;

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 
 #include "batch_scan.hpp"
+#include "crc32c.hpp"
 #include "drain_layout.hpp"
 #include "frame_layout.hpp"
 #include "ring_reader.hpp"
@@ -32,11 +34,12 @@ inline DrainRow refuse(DrainRow row, DrainStatus status, size_t fault_position) 
     return row;
 }
 
-// Fills in what the batches of a produce frame say.
-inline DrainRow check_batches(DrainRow row, Bytes body) noexcept {
+// Fills in what the batches of a produce frame say. `crc`: that of a body that is one batch, if it is known.
+inline DrainRow check_batches(DrainRow row, Bytes body, std::optional<uint32_t> crc = {}) noexcept {
     if (body.size == 0) return refuse(row, DrainStatus::kNoBatch, sizeof(FrameHeader));
     ScanRules rules;
     rules.gapless = true;  // a producer's batch has a record for each of its offsets
+    rules.crc = crc;
     BatchCursor cursor(body, rules);
     BatchRow batch;
     while (cursor.next(batch)) {
@@ -106,12 +109,26 @@ inline uint64_t named_bytes(const DrainRow& row, const RingMessage& message) noe
     return bytes;
 }
 
+// Copies a batch, and returns the CRC that the copy should name: of each piece while the core has it at hand.
+inline uint32_t copy_batch(uint8_t* into, Bytes from) noexcept {
+    constexpr size_t kPiece = 8192;
+    const size_t head = std::min(from.size, kCrcBegin);
+    std::memcpy(into, from.data, head);
+    uint32_t crc = 0;
+    for (size_t at = head; at < from.size; at += kPiece) {
+        const size_t bytes = std::min(kPiece, from.size - at);
+        std::memcpy(into + at, from.data + at, bytes);
+        crc = crc32c(into + at, bytes, crc);
+    }
+    return crc;
+}
+
 // Copies the batches of a client's memory, which may change at any time, and describes the copy.
 inline DrainRow take_batches(uint8_t* into, Bytes from) noexcept {
-    std::memcpy(into, from.data, from.size);
+    const uint32_t crc = copy_batch(into, from);
     DrainRow row = row_without_batches();
     row.body_bytes = static_cast<uint32_t>(from.size);
-    return check_batches(row, {into, from.size});
+    return check_batches(row, {into, from.size}, crc);
 }
 
 }  // namespace ringlog

@@ -9,6 +9,7 @@ import pytest
 from ringlog.errors import CorruptBatch, CorruptFrame, InvalidRequest, RequestTimeout
 from ringlog.net.framing import Acks, Api, Flag
 from ringlog.net.messages import ProduceReply
+from ringlog.records.decode import decode
 from ringlog.ring.drain import NO_PARTITION
 from ringlog.ring.frame import frame_header
 from ringlog.shard.commands import NodeApi, node_frame, pack_u64
@@ -94,6 +95,20 @@ def test_a_torn_batch_with_the_right_name_is_refused(world):
     assert refused(world) == CorruptBatch.code
 
 
+def test_a_large_batch_goes_to_where_the_log_wants_it_and_a_torn_one_leaves_no_trace(world):
+    values = [bytes([number]) * 50_000 for number in range(6)]
+    for number, value in enumerate(values):
+        client = Client(world, value)
+        if number == 3:
+            client.memory[POSITION + 5_000] ^= 1
+        client.produce(session=number)  # each has memory of its own
+    world.settle()
+    assert [reply.error.code for reply in world.net.take() if reply.error] == [CorruptBatch.code]
+    world.fetch((1, 0))
+    _, rows = world.only_fetched()
+    assert [r.value for r in decode(bytes(rows[1].data))] == [v for n, v in enumerate(values) if n != 3]
+
+
 def test_a_name_that_cannot_be_is_refused_and_nothing_is_mapped(world):
     client = Client(world, b"one")
     for body in (b"", client.named()[:-1], client.named(position=MEMORY_BYTES)):
@@ -126,7 +141,7 @@ def test_memory_is_mapped_once_until_another_is_shared_in_its_place(world):
     near, net = NearBatches(map_memory, memoryview(bytearray(MEMORY_BYTES))), FakeOutlet()
     for number, session in ((1, 7), (1, 7), (2, 7), (2, 8)):
         named = struct.pack("<QI4sQIIQ", 0, 100, bytes(4), number, PROCESS, session, MEMORY_BYTES)
-        copy, row = near.take(net, session, memoryview(named))
+        copy, row = near.take(net, session, memoryview(named), lambda nbytes: None)
         assert len(copy) == 100 and row[17] != 0, "there is no batch"
     assert maps == [7, 7, 8]
 
