@@ -29,6 +29,8 @@ class Watch:
         self.samples: list[Sample] = []
         self._bootstrap = bootstrap
         self._groups = groups
+        self._ends: dict[int, int] = {}
+        """Of each partition, as its leader told when it answered last."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -49,12 +51,13 @@ class Watch:
     def _look(self, admin: Admin, at_s: float) -> Sample:
         # Offsets first: what is produced between the two looks counts as lag, never as read.
         read = {group: admin.group_offsets(group) for group in self._groups}
-        ends = {part.index: part.readable_offset for part in admin.describe_topic(VIEWS).partitions}
+        parts = admin.describe_topic(VIEWS).partitions
+        self._ends.update({part.index: part.readable_offset for part in parts if part.is_known})
         lags = {
             group: sum(
                 end - (offsets[place].offset if (place := TopicPartition(VIEWS, index)) in offsets else 0)
-                for index, end in ends.items()
+                for index, end in self._ends.items()
             )
             for group, offsets in read.items()
         }
-        return Sample(at_s, sum(ends.values()), lags)
+        return Sample(at_s, sum(self._ends.values()), lags)

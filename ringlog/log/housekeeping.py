@@ -52,11 +52,12 @@ class Housekeeper:
         generation: int,
         on_wanted: Callable[[Housekeeper], None],
         on_retired: Callable[[Housekeeper], None],
-        compacted_offset: int = 0,
     ) -> None:
         self.log = log
-        self.compacted_offset = compacted_offset
+        self.compacted_offset = 0
         """Below it each key has one record, as far as compaction has come."""
+        self.has_gaps = False
+        """Offsets may skip in what the log has."""
         self._retired: list[_Retired] = []
         """What is to be done with files once no read uses them, the oldest first."""
         self._on_retired = on_retired
@@ -328,6 +329,7 @@ class Housekeeper:
             compacted_offset=self.compacted_offset,
             swapping=[s.base_offset for s in kept if s.is_clean_named],
             gaps_at_append=log.settings.gaps_at_append,
+            has_gaps=self.has_gaps or log.settings.gaps_at_append,
         )
         yield from replace_file(log.context.disk, f"{log.path}/{STATE_NAME}", state.encode())
         for then in after:  # before the drop: the swap of what is dropped comes before its deletion
@@ -423,6 +425,7 @@ class Housekeeper:
         at = self.log.segments.index(old[0])
         check(self.log.segments[at : at + len(old)] == list(old), "segments are replaced as they stand")
         self.log.segments[at : at + len(old)] = [new]
+        self.has_gaps = True
         self.log.tail.floor = max(self.log.tail.floor, new.next_offset)
         self._swaps += 1
         leases = [segment.leases for segment in old]

@@ -105,10 +105,16 @@ class Opener:
             found.epochs,
             found.producers,
         )
-        housekeeper = Housekeeper(log, found.generation, self._wants, self._sweeps, found.compacted_offset)
-        written_under = found.reach_bytes, found.gaps_at_append
-        is_changed = written_under != (settings.reach_bytes, settings.gaps_at_append)
-        if not found.report.clean or is_changed or found.has_swapped:
+        housekeeper = Housekeeper(log, found.generation, self._wants, self._sweeps)
+        state, gaps_at_append, has_swapped = found.state, False, False
+        if state is None:
+            housekeeper.has_gaps = settings.compact and log.next_offset > 0  # nobody knows any more
+        else:
+            housekeeper.has_gaps = state.may_skip
+            housekeeper.compacted_offset = min(state.compacted_offset, log.next_offset)
+            gaps_at_append, has_swapped = state.gaps_at_append, bool(state.swapping)
+        is_changed = (found.reach_bytes, gaps_at_append) != (settings.reach_bytes, settings.gaps_at_append)
+        if not found.report.clean or is_changed or has_swapped:
             # The next crash must not scan again what was scanned now, nor judge by another policy than appends have.
             yield from housekeeper.save_point()
         housekeeper.delete_leftovers(found.leftovers)

@@ -77,11 +77,8 @@ class Recovered(NamedTuple):
     reach_bytes: int
     """How far one write could reach, by the policy that the log was last written under."""
     report: RecoveryReport
-    compacted_offset: int = 0
-    has_swapped: bool = False
-    """Names were given that the state says are still to be given."""
-    gaps_at_append: bool = False
-    """Offsets could skip in what was appended, by the settings that the log was last written under."""
+    state: PartitionState | None
+    """As it was when the log was last written; None: there was none that could be used."""
     leftovers: Sequence[int] = ()
     """Base offsets of segment files that retention or compaction had done with: they may be deleted."""
 
@@ -160,9 +157,7 @@ class Recovery:
             generation,
             self._reach_bytes,
             self._report,
-            min(state.compacted_offset, segments[-1].next_offset) if state is not None else 0,
-            state is not None and bool(state.swapping),
-            state is not None and state.gaps_at_append,
+            state,
             leftovers,
         )
 

@@ -74,10 +74,14 @@ class PartitionState(msgspec.Struct, array_like=True, frozen=True):
     gaps_at_append: bool = False
     """Offsets may skip also in what was appended since, as a leader's compaction left them."""
 
+    has_gaps: bool = False
+    """Offsets may skip in what the log has, however it came to that. It stays so when the log is cut."""
+
     @property
-    def was_compacted(self) -> bool:
-        """Compaction may have removed records: offsets may skip."""
-        return self.compacted_offset > 0 or any(entry.tombstones_since_ms for entry in self.sealed)
+    def may_skip(self) -> bool:
+        """`has_gaps`, also of a state that was saved before there was such a word."""
+        compacted = self.compacted_offset > 0 or any(entry.tombstones_since_ms for entry in self.sealed)
+        return self.has_gaps or self.gaps_at_append or compacted
 
     def encode(self) -> bytes:
         return envelope.seal(STATE_MAGIC, self)

@@ -98,7 +98,7 @@ class _PartitionCheck:
         epochs = None
         if state is not None:
             self._swap(state)
-            self._compacted |= state.was_compacted
+            self._compacted |= state.may_skip
             for base in superseded(state, sizes):
                 found = (
                     f"{sizes.pop(base)} bytes of a deleted or compacted segment; the next open removes them"

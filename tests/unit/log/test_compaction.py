@@ -444,6 +444,28 @@ def test_a_pass_that_ended_early_is_not_followed_by_another_before_its_segments_
     assert {record.key for record in world.records()} == {b"again", *unique}
 
 
+def test_a_log_that_is_cut_within_what_a_cancelled_pass_has_made_still_says_that_it_has_gaps():
+    world = LogWorld(FakeDisk(1), COMPACT, memory_bytes=16 * MIB)
+    _worlds.append(world)
+    for number in range(65):
+        keys = [b"once-%d" % number if number in (1, 2, 4) else b"again", b"again"]
+        world.append_raw(encode([bytes(25_000)] * 2, keys, timestamps=world.now_ms))
+        world.run()
+    world.settle()
+    world.store.upkeep.check_now()
+    while not any(isinstance(one, SealedSegment) and one.is_clean_named for one in world.log.segments):
+        world.now_ms += 20
+        world.run()
+    world.store.upkeep.cancel(world.log)
+    world.settle()
+    world.store.truncate(world.partition, 8, now_ms=world.now_ms)
+    for _ in range(2):  # also when it is opened and saved again
+        world.close()
+        assert [found for found in verify_partition(world.disk, world.path) if found.is_violation] == []
+        world = world.reopened()
+    assert [record.offset for record in world.records()] == [2, 4]
+
+
 def test_a_log_that_cannot_be_compacted_does_not_keep_the_others_of_its_shard_from_it(monkeypatch):
     world = LogWorld(FakeDisk(1), COMPACT, memory_bytes=16 * MIB)
     _worlds.append(world)
