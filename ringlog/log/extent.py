@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ringlog.errors import PartitionBusy, check
 from ringlog.limits import BLOCK_BYTES, KIB
-from ringlog.log.arena import CHUNK_CLASSES, Arena, Chunk
+from ringlog.log.arena import CHUNK_CLASSES, SLAB_BYTES, Arena, Chunk
 
 if TYPE_CHECKING:
     from ringlog.log.segment import ActiveSegment
@@ -34,6 +34,10 @@ def block_floor(position: int) -> int:
 
 def block_ceil(position: int) -> int:
     return position + -position % BLOCK_BYTES
+
+
+def _slabs(nbytes: int) -> int:
+    return -(-nbytes // SLAB_BYTES)
 
 
 class Extent:
@@ -156,9 +160,15 @@ class AppendBuffer:
     def place_anew(self, nbytes: int, head: int, now_ms: int) -> memoryview | None:
         """The same for a new extent that begins with so many old bytes.
 
-        None also when the partition has no memory now: it gets some for what is added."""
+        None also when the partition has no memory now: it gets some for what is added. And when there is no room in one
+        piece: in two, there may be."""
         if self.is_nearly_full_for(head + nbytes):
-            self._current(now_ms, head + nbytes)
+            if _slabs(head + nbytes) > _slabs(nbytes):
+                return None
+            try:
+                self._current(now_ms, head + nbytes)
+            except PartitionBusy:
+                return None
         self._used += head
         found = self.place(nbytes)
         self._used -= head
@@ -224,6 +234,7 @@ class AppendBuffer:
     def release(self) -> None:
         """Let go of the chunk; extents in it keep their own hold."""
         self._is_growing = False
+        self._place = None
         if self._chunk is not None:
             self._chunk.release()
             self._chunk = None

@@ -317,6 +317,8 @@ class Housekeeper:
         ]
         kept = [s for s in sealed if s.next_offset > start]
         after, self._after_save = self._after_save, []
+        # Also when the settings are changed later to some that leave none.
+        self.has_gaps = self.has_gaps or log.settings.gaps_at_append
         state = PartitionState(
             generation=self._generation,
             clean=clean,
@@ -329,7 +331,7 @@ class Housekeeper:
             compacted_offset=self.compacted_offset,
             swapping=[s.base_offset for s in kept if s.is_clean_named],
             gaps_at_append=log.settings.gaps_at_append,
-            has_gaps=self.has_gaps or log.settings.gaps_at_append,
+            has_gaps=self.has_gaps,
         )
         yield from replace_file(log.context.disk, f"{log.path}/{STATE_NAME}", state.encode())
         for then in after:  # before the drop: the swap of what is dropped comes before its deletion

@@ -226,8 +226,11 @@ class PartitionLog:
     def place(self, nbytes: int, now_ms: int) -> memoryview | None:
         """Memory in which a batch of so many bytes, if it is made there and appended next, need not be copied. None
         when there is none in one piece, or it would gain nothing. Whoever got one calls `waiting.leave_place` later."""
-        may_be_appended = self.status is LogStatus.OPEN and nbytes <= self.settings.batch_bytes_max
-        return self.waiting.place(nbytes, self.active, now_ms) if may_be_appended else None
+        if self.status is not LogStatus.OPEN or nbytes > self.settings.batch_bytes_max:
+            return None
+        if self.settings.codec is not None:
+            return None  # what is written may be far smaller
+        return self.waiting.place(nbytes, self.active, now_ms)
 
     def copy_in(self, data: memoryview, now_ms: int) -> Extent:
         """The queued extent that now holds the data at its end."""

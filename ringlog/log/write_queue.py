@@ -40,7 +40,7 @@ class WriteQueue:
 
     def place(self, nbytes: int, segment: ActiveSegment, now_ms: int) -> memoryview | None:
         """Where so many bytes will lie if they are the next to be added to the segment. None: not in one piece, or
-        it does not matter. PartitionBusy as `add`."""
+        it does not matter."""
         if nbytes < PLACED_BYTES_MIN:
             return None
         filling = self._filling

@@ -129,6 +129,7 @@ class ShardCore:
     def take(self, outlet: Outlet, rows: Iterable[tuple[int, ...]], memory: memoryview) -> None:
         """Take all frames of one drain, grouped by partition; their bodies are views of `memory`."""
         now_ms = self._now_us // 1000
+        self._leave_places()  # of a drain that was cut off
         for row in rows:
             (
                 correlation,
@@ -191,15 +192,22 @@ class ShardCore:
                     continue  # it was an answer, or wants none
                 if api_key != Api.PRODUCE or flags & Flag.ACKS_MASK != Acks.NONE:
                     asker.refuse(error)
+        self._leave_places()
+
+    def _leave_places(self) -> None:
         for log in self._placed:
             log.waiting.leave_place()
         self._placed.clear()
 
     def _place_batch(self, partition: int, nbytes: int) -> memoryview | None:
-        """Where the log of a partition wants its next batch, if it is here and cares."""
+        """Where the log of a partition wants its next batch, if it is led here and cares."""
         hosted = self.hosting.hosted.get(partition)
-        place = None if hosted is None else hosted.log.place(nbytes, self._now_ms)
-        if hosted is not None and place is not None:
+        if hosted is None or self.groups.hosts(partition):
+            return None
+        if hosted.replica is not None and hosted.replica.leader is None:
+            return None
+        place = hosted.log.place(nbytes, self._now_ms)
+        if place is not None:
             self._placed.append(hosted.log)
         return place
 

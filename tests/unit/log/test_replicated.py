@@ -14,6 +14,7 @@ from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.replicated import append_as_they_are
 from ringlog.log.settings import FlushPolicy, LogSettings
 from ringlog.log.store import LogStore
+from ringlog.log.verify import verify_partition
 from ringlog.model import TopicPartition
 from ringlog.records.decode import decode
 from ringlog.records.scan import check_rows, stamp
@@ -289,3 +290,13 @@ def test_compaction_leaves_alone_what_is_not_committed():
     store.upkeep.cancel(log)
     while store.upkeep.is_busy_with(log):
         store.run(now_ms=300_000)
+
+
+def test_a_replica_with_gaps_still_says_so_when_its_topic_is_not_compacted_any_more():
+    disk = new_disk()
+    store, _ = opened(disk)
+    append(store, stamped((2, 1, b"a"), (9, 1, b"b")))
+    store.drain(now_ms=0)
+    store.reconfigure(NAME, LogSettings(), now_ms=0)
+    store.close(now_ms=0)
+    assert [found for found in verify_partition(disk, f"/data/{NAME}") if found.is_violation] == []

@@ -12,7 +12,7 @@ from ringlog.log.arena import SLAB_BYTES
 from ringlog.log.batch import batch_infos
 from ringlog.log.settings import LogSettings
 from ringlog.log.write_queue import PLACED_BYTES_MIN
-from ringlog.model import TopicPartition
+from ringlog.model import Codec, TopicPartition
 from ringlog.records.scan import check
 from tests.support.logs import LogWorld, batch_of
 
@@ -83,6 +83,12 @@ def test_small_batches_and_partitions_without_memory_get_no_place():
     assert world.log.place(PLACED_BYTES_MIN, world.now_ms) is not None
 
 
+def test_what_is_compressed_again_before_it_is_written_gets_no_place():
+    world = LogWorld(settings=LogSettings(codec=Codec.ZSTD))
+    world.append(bytes(PLACED_BYTES_MIN))
+    assert world.log.place(PLACED_BYTES_MIN, world.now_ms) is None
+
+
 def test_what_no_append_may_have_gets_no_place():
     world = a_world()
     assert world.log.place(world.log.settings.batch_bytes_max + 1, world.now_ms) is None
@@ -134,7 +140,7 @@ def test_a_place_that_was_not_used_is_left_to_others():
     world.settle()
 
 
-def test_a_place_that_there_is_no_memory_for_is_a_typed_refusal():
+def test_a_batch_that_there_is_no_memory_for_is_a_typed_refusal():
     world = LogWorld(settings=LogSettings(), memory_bytes=2 * MIB)
     world.append(b"first")
     world.settle()
@@ -148,6 +154,24 @@ def test_a_place_that_there_is_no_memory_for_is_a_typed_refusal():
     world.settle()
     world.evict_all()
     assert world.values() == [b"first"] + [LARGE] * (world.log.next_offset - 1)
+
+
+def test_a_batch_that_fits_only_into_two_pieces_is_taken_without_a_place():
+    world = LogWorld(settings=LogSettings(), memory_bytes=3 * MIB)
+    world.append(b"first")
+    world.settle()
+    arena = world.store._context.arena
+    taken = [arena.take(SLAB_BYTES) for _ in range(2)]
+    assert taken[1] is not None and taken[0] is not None
+    taken[0].release()  # the slabs on both sides of another's are free, no two of them together
+    value = bytes(SLAB_BYTES - 100)
+    assert world.log.place(len(batch_of(value)), world.now_ms) is None
+    for _ in range(10):
+        place_and_append(world, value)
+        world.append(b"small")
+        world.settle()
+    world.evict_all()
+    assert world.values() == [b"first", *[value, b"small"] * 10]
 
 
 @pytest.mark.parametrize("seed", range(30))
