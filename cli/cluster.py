@@ -30,7 +30,7 @@ def describe(bootstrap: str, as_json: bool) -> None:
     """Show the nodes, what each leads and keeps, and which partitions are in danger.
 
     Any living node answers. A partition is in danger when one of its replicas is not in sync, when fewer are than
-    min.insync.replicas asks for (writes with acks=all are refused), or when nobody leads it.
+    min.insync.replicas asks for (writes with acks=all wait), or when nobody leads it.
 
     \b
     Examples:

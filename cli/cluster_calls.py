@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cli.clients import open_admin
 from cli.counted import counted
+from cli.invocation import pasteable
 from cli.output import print_json
 from cli.screen import print_table
 from ringlog.client.moving import MOVE_BYTES_PER_S
@@ -100,9 +102,7 @@ def _dangers(found: ClusterInfo) -> list[str]:
     if found.unclean:
         lines.append(f"{_some(found.unclean)} led by a replica that was not in sync: records may be lost.")
     if found.below_min_insync:
-        lines.append(
-            f"{_some(found.below_min_insync)} below min.insync.replicas: writes with acks=all are refused."
-        )
+        lines.append(f"{_some(found.below_min_insync)} below min.insync.replicas: writes with acks=all wait.")
     if found.under_replicated:
         lines.append(f"{_some(found.under_replicated)} with replicas that are not in sync.")
     if away:
@@ -127,7 +127,13 @@ def drain(bootstrap: str, node_id: int, *, undo: bool, as_json: bool) -> bool:
         moves = admin.drain_node(node_id, undo=undo)
     if not moves and not as_json:
         print(f"Node {node_id} may have replicas again." if undo else f"Node {node_id} has no replicas.")
-    return _print_moves(moves, begun=not undo, as_json=as_json)
+    all_taken = _print_moves(moves, begun=not undo, as_json=as_json)
+    if not all_taken and not undo:
+        undone = pasteable("cluster", "drain", str(node_id), "--undo")
+        print(
+            f"ringlog: node {node_id} gets no new replicas all the same, until `{undone}`.", file=sys.stderr
+        )
+    return all_taken
 
 
 def remove(bootstrap: str, node_id: int, *, as_json: bool) -> None:

@@ -112,5 +112,5 @@ def ringlog() -> None:
       ringlog consume orders                           from the beginning to the end; --follow waits for more
       ringlog bench produce --seconds 5
       ringlog log verify /data                         check every partition there
-      ringlog demo                                     append, kill -9, tear, recover, read back
+      ringlog demo                                     produce, kill -9, recover, read back
     """

@@ -330,6 +330,13 @@ def _new_replicated(
     """Partitions on nodes that are ready: all in sync, the first one leading. A replica on an absent node is not
     in sync: it is made when the node is back."""
     brokers = [broker for broker in image.brokers.values() if not broker.draining]
+    drained = [broker.node_id for broker in image.brokers.values() if broker.draining]
+    if drained and factor > len(brokers):
+        # Not for want of nodes that may come back: nobody need wait for it.
+        raise InvalidRequest(
+            f"replication factor {factor}, and {len(brokers)} nodes may have new ones: node {drained[0]} is drained. "
+            f"Use a smaller factor, add a node, or `ringlog cluster drain {drained[0]} --undo`"
+        )
     ready = [broker for broker in brokers if not broker.fenced and not broker.leaving]
     placement = Placement(image, ready, [broker for broker in brokers if broker.node_id in absent])
     needed = max(1, min(factor, int(topic.config.get(MIN_INSYNC, "1"))))

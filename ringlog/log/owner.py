@@ -67,7 +67,10 @@ def set_deleted_aside(disk: Disk, path: str, is_deleted: Callable[[Owner], bool]
     found = yield from _owner_of(disk, path)
     if found is None or not is_deleted(found):
         return None
-    _logger.warning("%s is what is left of a topic that was deleted; it is removed", path)
+    _logger.warning(
+        "%s is what is left of a deleted topic, or of a replica that is kept elsewhere now; it is removed",
+        path,
+    )
     return (yield from set_dir_aside(disk, path))
 
 

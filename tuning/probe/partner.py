@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from types import TracebackType
@@ -118,6 +119,7 @@ def ask_bytes(flags: memoryview, count: int) -> None:
 
 
 def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asks: this one ends with its questions
     there, back, flags_memory = (SharedMemory.open(name) for name in sys.argv[1:4])
     bells = [Doorbell(int(fd)) for fd in sys.argv[4:6]]
     reader = Ring.open(there.memory, generation=1).reader(bells[0])

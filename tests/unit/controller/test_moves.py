@@ -11,7 +11,7 @@ from ringlog.controller.commands import alter_topic, create_topic
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Partition, decode_record, encode_record
 from ringlog.controller.topic_config import NOTHING
-from ringlog.errors import ClusterMismatch, RinglogError
+from ringlog.errors import ClusterMismatch, InvalidRequest, RinglogError
 from ringlog.net.cluster_messages import (
     AlterIsrRequest,
     BrokerHeartbeatRequest,
@@ -223,6 +223,18 @@ def test_a_drain_without_another_node_says_so_and_moves_nothing():
     reply = done(image, moves.drain(image, DrainNodeRequest(3)))
     assert {result.error for result in reply.moves} == {"NOT_ENOUGH_BROKERS"}
     assert image.partitions == before
+
+
+def test_a_topic_that_only_a_drained_node_could_keep_is_refused_at_once_and_with_the_reason():
+    image = cluster(nodes=3, factor=3)
+    done(image, moves.drain(image, DrainNodeRequest(3)))
+    with pytest.raises(InvalidRequest, match="drain 3 --undo"):
+        create_topic(image, CreateTopicRequest("new", 1, 3), shards=1, default_partitions=1, nodes=3)
+    done(image, create_topic(image, CreateTopicRequest("new", 1, 2), shards=1, default_partitions=1, nodes=3))
+    done(image, moves.drain(image, DrainNodeRequest(3, undo=True)))
+    done(
+        image, create_topic(image, CreateTopicRequest("newer", 1, 3), shards=1, default_partitions=1, nodes=3)
+    )
 
 
 def test_a_drain_is_taken_back():
