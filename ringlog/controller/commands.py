@@ -334,7 +334,7 @@ def _new_replicated(
     if drained and factor > len(brokers):
         # Not for want of nodes that may come back: nobody need wait for it.
         raise InvalidRequest(
-            f"replication factor {factor}, and {len(brokers)} nodes may have new ones: node {drained[0]} is drained. "
+            f"replication factor {factor}, and {len(brokers)} nodes take replicas: node {drained[0]} is drained. "
             f"Use a smaller factor, add a node, or `ringlog cluster drain {drained[0]} --undo`"
         )
     ready = [broker for broker in brokers if not broker.fenced and not broker.leaving]

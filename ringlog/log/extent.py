@@ -151,11 +151,7 @@ class AppendBuffer:
 
     def place(self, nbytes: int) -> memoryview | None:
         """Where so many bytes will lie if they are added next to the newest extent. None: not in one piece."""
-        chunk, start = self._chunk, self._used
-        if chunk is None or start + nbytes > chunk.nbytes:
-            return None
-        self._place, self._place_start = chunk.view[start : start + nbytes], start
-        return self._place
+        return self._place_at(self._used, nbytes)
 
     def place_anew(self, nbytes: int, head: int, now_ms: int) -> memoryview | None:
         """The same for a new extent that begins with so many old bytes.
@@ -169,10 +165,13 @@ class AppendBuffer:
                 self._current(now_ms, head + nbytes)
             except PartitionBusy:
                 return None
-        self._used += head
-        found = self.place(nbytes)
-        self._used -= head
-        return found
+        return self._place_at(self._used + head, nbytes)
+
+    def _place_at(self, start: int, nbytes: int) -> memoryview | None:
+        if self._chunk is None or start + nbytes > self._chunk.nbytes:
+            return None
+        self._place, self._place_start = self._chunk.view[start : start + nbytes], start
+        return self._place
 
     def leave_place(self) -> None:
         """What was to be placed was refused. Memory that was taken for it would be kept from all others until the
