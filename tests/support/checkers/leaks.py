@@ -20,6 +20,9 @@ from tests.support.checkers.violations import Rule, Violation
 
 MARK_VARIABLE = "RINGLOG_TEST_MARK"
 
+EXEC_S = 5.0
+"""How long a process may take to load its program. The kernel shows its new environment only at the end of that."""
+
 
 class LeakWatch:
     """Knows what a marked group of processes holds, and says what is left when it should be gone.
@@ -42,8 +45,11 @@ class LeakWatch:
 
     def processes(self) -> list[psutil.Process]:
         """Those that carry the mark and live; a zombie does not."""
-        wanted = f"{MARK_VARIABLE}={self.mark}".encode()
-        return [process for process in psutil.process_iter() if wanted in _environment(process.pid)]
+        return [process for process in psutil.process_iter() if self.is_marked(process.pid)]
+
+    def is_marked(self, pid: int) -> bool:
+        """Whether this process, or one that started it, was given the environment above."""
+        return f"{MARK_VARIABLE}={self.mark}".encode() in _environment(pid)
 
     def observe(self) -> None:
         """Note what the processes hold now. Call it while they run: after a start, and after each fault."""
@@ -89,7 +95,16 @@ def _read(path: str) -> bytes:
 
 
 def _environment(pid: int) -> list[bytes]:
-    return _read(f"/proc/{pid}/environ").split(b"\0")
+    """What a process was started with. One in the middle of its exec shows none for a moment, and is asked again."""
+    until = time.monotonic() + EXEC_S
+    while not (found := _read(f"/proc/{pid}/environ")) and _is_in_exec(pid) and time.monotonic() < until:
+        time.sleep(0.001)
+    return found.split(b"\0")
+
+
+def _is_in_exec(pid: int) -> bool:
+    """It has a program, which neither a zombie nor a thread of the kernel has, but no arguments yet."""
+    return bool(_link(f"/proc/{pid}/exe")) and not _command(pid)
 
 
 def _command(pid: int) -> str:
@@ -114,7 +129,7 @@ def _socket_inodes(pid: int) -> set[str]:
 
 
 def _link(path: str) -> str:
-    """Where a link points; empty for a descriptor that was closed meanwhile."""
+    """Where a link points; empty for a descriptor that was closed meanwhile, or a process that is gone."""
     try:
         return os.readlink(path)
     except OSError:

@@ -93,6 +93,16 @@ def test_a_process_that_outlives_its_killed_parent_is_found(tmp_path: Path):
         assert "sys.stdin.read()" in found[0].found
 
 
+def test_a_process_is_found_from_the_moment_it_was_started(tmp_path: Path):
+    """The kernel hides its environment while it loads the program: nine times in ten, right after the start."""
+    watch = LeakWatch(str(tmp_path))
+    for _ in range(10):
+        with subprocess.Popen(
+            ["cat"], stdin=subprocess.PIPE, env=os.environ | watch.environment()
+        ) as process:
+            assert watch.is_marked(process.pid)
+
+
 def test_a_socket_file_in_the_data_directory_is_found_though_nobody_saw_who_made_it(tmp_path: Path):
     watch = LeakWatch(str(tmp_path))
     (tmp_path / "run").mkdir()
