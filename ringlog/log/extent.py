@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ringlog.errors import PartitionBusy, check
+from ringlog.errors import PartitionBusy, RinglogError, check
 from ringlog.limits import BLOCK_BYTES, KIB
 from ringlog.log.arena import CHUNK_CLASSES, SLAB_BYTES, Arena, Chunk
 
@@ -26,6 +26,18 @@ if TYPE_CHECKING:
 
 _BUSY_MS = 1_000
 """A partition that fills a chunk in less time than this gets a larger one next."""
+
+
+Copy = Callable[[list[memoryview], memoryview], None]
+"""Fills pieces of memory with data that are as large as they all are."""
+
+
+def copy_as_it_is(into: list[memoryview], data: memoryview) -> None:
+    """A `Copy` that looks at nothing."""
+    start = 0
+    for piece in into:
+        piece[:] = data[start : start + piece.nbytes]
+        start += piece.nbytes
 
 
 def block_floor(position: int) -> int:
@@ -191,8 +203,8 @@ class AppendBuffer:
         self._is_growing = True
         return extent
 
-    def add(self, extent: Extent, data: memoryview, now_ms: int) -> None:
-        """Copy bytes to the end of the extent, all or (PartitionBusy) none."""
+    def add(self, extent: Extent, data: memoryview, now_ms: int, copy: Copy = copy_as_it_is) -> None:
+        """Copy bytes to its end: all, or none when there is no memory (PartitionBusy) or `copy` raises."""
         chunk, first, last = extent._pieces[-1]
         check(chunk is self._chunk and last == self._used, "only the newest extent grows")
         room = chunk.nbytes - self._used
@@ -200,24 +212,29 @@ class AppendBuffer:
         if data is place and last != self._place_start:
             data = memoryview(bytes(data))  # a roll came in between: what is to move must not lie in the way
         if data.nbytes <= room:
-            self._used += data.nbytes
+            end = last + data.nbytes
             if data is not place:
-                chunk.view[last : self._used] = data
-            extent._pieces[-1] = (chunk, first, self._used)
+                copy([chunk.view[last:end]], data)
+            self._used = end
+            extent._pieces[-1] = (chunk, first, end)
         else:
-            self._add_over_chunks(extent, data, room, now_ms)
+            self._add_over_chunks(extent, data, room, now_ms, copy)
         extent.end += data.nbytes
 
-    def _add_over_chunks(self, extent: Extent, data: memoryview, room: int, now_ms: int) -> None:
-        fresh = self._take(data.nbytes - room, now_ms)
+    def _add_over_chunks(self, extent: Extent, data: memoryview, room: int, now_ms: int, copy: Copy) -> None:
+        rest = data.nbytes - room
+        fresh = self._take(rest, now_ms)
         chunk, first, last = extent._pieces[-1]
-        chunk.view[last:] = data[:room]
+        try:
+            copy([chunk.view[last:], fresh.view[:rest]], data)
+        except RinglogError:
+            fresh.release()
+            raise
         extent._pieces[-1] = (chunk, first, chunk.nbytes)
         chunk.release()  # the buffer's own hold; the extent keeps its
-        self._chunk, self._used = fresh, data.nbytes - room
+        self._chunk, self._used = fresh, rest
         fresh.retain()
-        fresh.view[: self._used] = data[room:]
-        extent._pieces.append((fresh, 0, self._used))
+        extent._pieces.append((fresh, 0, rest))
 
     def finish(self) -> None:
         """No more is added to the newest extent: the next one begins on a block of its own."""

@@ -23,7 +23,7 @@ from ringlog.log.context import ShardContext
 from ringlog.log.copying import read_block_head
 from ringlog.log.epochs import EpochHistory
 from ringlog.log.events import Appended, Fenced, Progress, Submitted, disk_error, not_taken
-from ringlog.log.extent import AppendBuffer, Extent, block_floor
+from ringlog.log.extent import AppendBuffer, Copy, Extent, block_floor, copy_as_it_is
 from ringlog.log.files import SegmentFiles
 from ringlog.log.growth import Growth
 from ringlog.log.jobs import Job, must
@@ -232,9 +232,9 @@ class PartitionLog:
             return None  # what is written may be far smaller
         return self.waiting.place(nbytes, self.active, now_ms)
 
-    def copy_in(self, data: memoryview, now_ms: int) -> Extent:
+    def copy_in(self, data: memoryview, now_ms: int, copy: Copy = copy_as_it_is) -> Extent:
         """The queued extent that now holds the data at its end."""
-        return self.waiting.add(data, self.active, self.next_offset, now_ms)
+        return self.waiting.add(data, self.active, self.next_offset, now_ms, copy)
 
     def note(
         self,

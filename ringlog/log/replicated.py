@@ -9,16 +9,17 @@ from ringlog.log.batch import BatchInfo
 from ringlog.log.store import LogStore
 from ringlog.model import TopicPartition
 from ringlog.records.format import BatchRow
+from ringlog.records.scan import copy_checked
 
 
 def append_as_they_are(
     store: LogStore, name: TopicPartition, data: memoryview, rows: list[BatchRow], *, now_ms: int
 ) -> None:
-    """Append whole, checked batches without a change to any byte. `rows`: where they stand; they fill the data.
+    """Append whole batches without a change to any byte. `rows`: what their headers say; they fill the data.
 
-    The caller has seen that they continue the log: offsets grow, epochs never go back. They are `received` on return:
-    those before the first gap that no segment spans, which are nearly always all; or none when PartitionBusy,
-    PartitionFenced or DiskFull is raised."""
+    The caller has seen that they continue the log: offsets grow, epochs never go back. Their CRCs are checked as they
+    are copied. They are `received` on return: those before the first gap that no segment spans, which are nearly always
+    all; or none when CorruptBatch, PartitionBusy, PartitionFenced or DiskFull is raised."""
     log = store.admit(name, data.nbytes)
     log.must_be_open()
     check(bool(rows) and sum([row.length for row in rows]) == data.nbytes, "the batches fill the data")
@@ -33,7 +34,7 @@ def append_as_they_are(
             log.roll(now_ms, rows[0].base_offset)
     elif log.must_roll(data.nbytes, rows[-1].last_offset + 1 - log.next_offset, now_ms):
         log.roll(now_ms)
-    extent = log.copy_in(data, now_ms)
+    extent = log.copy_in(data, now_ms, copy_checked)
     for row in rows:
         log.note([_info(row)], extent, row.base_offset, now_ms, row.leader_epoch, stamped=False)
     store.note_appended(log, data.nbytes, now_ms)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from ringlog.errors import PartitionBusy
+from ringlog.errors import RinglogError
 from ringlog.limits import BLOCK_BYTES, KIB
-from ringlog.log.extent import AppendBuffer, Extent
+from ringlog.log.extent import AppendBuffer, Copy, Extent, copy_as_it_is
 from ringlog.log.segment import ActiveSegment
 
 PLACED_BYTES_MIN = 32 * KIB
@@ -56,12 +56,19 @@ class WriteQueue:
         """To be called when nothing more is added for now: a place that was not used is given up."""
         self._buffer.leave_place()
 
-    def add(self, data: memoryview, segment: ActiveSegment, base_offset: int, now_ms: int) -> Extent:
+    def add(
+        self,
+        data: memoryview,
+        segment: ActiveSegment,
+        base_offset: int,
+        now_ms: int,
+        copy: Copy = copy_as_it_is,
+    ) -> Extent:
         """The extent that now holds the data, which belong to the end of the segment, at its own end. PartitionBusy
-        when there is no memory: nothing was added then."""
+        when there is no memory, and what `copy` raises: nothing was added then."""
         filling = self._filling
         if filling is not None and filling.nbytes < self._group_bytes:
-            self._buffer.add(filling, data, now_ms)
+            self._buffer.add(filling, data, now_ms, copy)
             self.nbytes += data.nbytes
             return filling
         self.stop_filling()
@@ -70,8 +77,8 @@ class WriteQueue:
             boundary()
         extent = self._buffer.begin(segment, segment.position, base_offset, now_ms)
         try:
-            self._buffer.add(extent, data, now_ms)
-        except PartitionBusy:
+            self._buffer.add(extent, data, now_ms, copy)
+        except RinglogError:
             extent.release()
             self._buffer.release()
             raise

@@ -63,6 +63,10 @@ def open_batches(
     of the rows are compressed; and the offset behind all batches, None when there is none. Raises
     CorruptBatch for a fault before any row is made. Releases the GIL."""
 
+def copy_checked(into: list[memoryview], data: Buffer) -> None:
+    """Copies batches to memory in several pieces; raises CorruptBatch at the first wrong header or CRC. ValueError when
+    the pieces are not as large as the data. Releases the GIL."""
+
 def find_batch(data: Buffer, start: int, min_offset: int, bytes_max: int) -> int:
     """Where the first whole batch at or behind `start` begins, or -1. Releases the GIL."""
 

@@ -86,15 +86,29 @@ def check(
     return _table(rows)
 
 
-def check_rows(data: Any) -> list[BatchRow]:
+def check_rows(data: Any, level: Level = "full") -> list[BatchRow]:
     """As `check`, for those who look at each batch by itself.
 
     >>> from ringlog.records.encode import encode
     >>> [row.record_count for row in check_rows(encode([b"a", b"b"], timestamps=0))]
     [2]
     """
-    rows = _kernel.scan(data, _LEVELS["full"], limits.BATCH_BYTES_MAX, -1, True, -1, False, True)[0]
+    rows = _kernel.scan(data, _LEVELS[level], limits.BATCH_BYTES_MAX, -1, True, -1, False, True)[0]
     return [BatchRow(*row) for row in BATCH_ROW.iter_unpack(rows)]
+
+
+def copy_checked(into: list[memoryview], data: Any) -> None:
+    """Copy whole batches to memory in one or more pieces, as large as they are, and check headers and CRCs on the way:
+    one pass over the bytes. CorruptBatch as `check` raises it; part of the data is copied then.
+
+    >>> from ringlog.records.encode import encode
+    >>> batch = encode([b"hello"], timestamps=0)
+    >>> copy = memoryview(bytearray(len(batch)))
+    >>> copy_checked([copy[:10], copy[10:]], batch)
+    >>> copy == batch
+    True
+    """
+    _kernel.copy_checked(into, data)
 
 
 def find_batch(data: Any, start: int, *, min_offset: int, bytes_max: int = limits.BATCH_BYTES_MAX) -> int:

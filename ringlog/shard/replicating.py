@@ -19,7 +19,7 @@ from ringlog.log.store import LogStore
 from ringlog.net.cluster_messages import AlterIsrReply
 from ringlog.net.framing import Flag
 from ringlog.net.wire_errors import number_of
-from ringlog.records.scan import check_rows
+from ringlog.records.scan import Level, check_rows
 from ringlog.replication.fetcher import Fetcher
 from ringlog.replication.follower import Append, BatchSpan, BeginAt, Truncate
 from ringlog.replication.messages import Part, decode_fetch, decode_fetched, decode_held, encode_ask
@@ -366,10 +366,12 @@ class ReplicationDesk:
         follower = replica.follower if replica is not None else None
         if replica is None or follower is None:
             return
-        # What comes from another node is not trusted: lengths, CRCs and structure, as of a client's batch.
-        rows = check_rows(data) if data.nbytes else []
-        spans = [BatchSpan(row.base_offset, row.last_offset, row.leader_epoch) for row in rows]
         log = HostedLog(hosted.log)
+        # CRCs are checked with the copy of what is kept; here only where it counts that the leader has it. They prove
+        # that it is what the leader has, and the leader has looked into the records when it got them.
+        level: Level = "crc" if follower.is_mending(log) else "headers"
+        rows = check_rows(data, level) if data.nbytes else []
+        spans = [BatchSpan(row.base_offset, row.last_offset, row.leader_epoch) for row in rows]
         action = follower.take(part, spans, log)
         if isinstance(action, Truncate):
             self._truncate(hosted, action.offset, now_ms)

@@ -2,9 +2,15 @@
 //
 // Invariant: nothing outside the buffer is read. The cursor stands between whole batches, each of which lies
 // within the buffer and begins where the one before ended. A deeper level never accepts more than a shallower
-// one, what was accepted is accepted again, and the scan ends with a fault exactly when bytes are left.
+// one, what was accepted is accepted again, and the scan ends with a fault exactly when bytes are left. A copy that
+// checks on its way, to memory in two pieces, finds what a scan of the CRCs finds, and copies what that accepts.
+#include <array>
+#include <cstring>
 #include <initializer_list>
+#include <span>
+#include <vector>
 
+#include "batch_copy.hpp"
 #include "batch_scan.hpp"
 #include "require.hpp"
 
@@ -38,9 +44,30 @@ int64_t scan_to_end(Bytes data, const ScanRules& rules) {
     return position;
 }
 
+void copy_as_checked(Bytes data) {
+    ScanRules rules;
+    rules.level = Level::kCrc;
+    BatchCursor cursor(data, rules);
+    BatchRow row;
+    while (cursor.next(row)) {
+    }
+    std::vector<uint8_t> first(data.size / 3);
+    std::vector<uint8_t> second(data.size - first.size());
+    const std::array<std::span<uint8_t>, 2> rooms{first, second};
+    Rooms into(rooms);
+    const Fault fault = copy_whole_batches(into, data);
+    REQUIRE(static_cast<bool>(fault) == static_cast<bool>(cursor.fault()));
+    REQUIRE(fault.position == cursor.fault().position);
+    const auto good = static_cast<size_t>(cursor.position());
+    const size_t in_first = good < first.size() ? good : first.size();
+    REQUIRE(in_first == 0 || std::memcmp(first.data(), data.data, in_first) == 0);
+    REQUIRE(good == in_first || std::memcmp(second.data(), data.data + in_first, good - in_first) == 0);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+    copy_as_checked({data, size});
     for (const bool gapless : {false, true}) {
         for (const int64_t expected_offset : {int64_t{-1}, int64_t{0}}) {
             int64_t shallower_end = static_cast<int64_t>(size);

@@ -123,7 +123,8 @@ bool BatchCursor::check_body(const BatchRow& row) noexcept {
     const size_t size = static_cast<size_t>(row.length);
     const bool is_known = rules_.crc.has_value() && size == data_.size;
     if ((is_known ? *rules_.crc : crc32c(batch + kCrcBegin, size - kCrcBegin)) != row.crc) {
-        return fail("crc", at::kCrc, "not the CRC32C of the batch's bytes");
+        fault_ = wrong_crc(position_);
+        return false;
     }
     if (rules_.level == Level::kCrc || row.codec() != 0) return true;
     RecordParser parser({batch + at::kRecords, size - at::kRecords}, row, rules_.gapless);

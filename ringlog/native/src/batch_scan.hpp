@@ -25,6 +25,11 @@ struct ScanRules {
     std::optional<uint32_t> crc;   // of a batch that is all of the buffer, when it is known already
 };
 
+// The fault of a batch at this position.
+inline Fault wrong_crc(int64_t batch_position) noexcept {
+    return {"crc", batch_position + static_cast<int64_t>(at::kCrc), "not the CRC32C of the batch's bytes"};
+}
+
 // A forward cursor over the whole batches of a buffer. Trusts nothing that it reads.
 class BatchCursor {
 public:

@@ -4,8 +4,11 @@
 
 #include <cstring>
 #include <optional>
+#include <span>
 #include <stdexcept>
+#include <vector>
 
+#include "batch_copy.hpp"
 #include "batch_scan.hpp"
 #include "bindings.hpp"
 #include "py_buffer.hpp"
@@ -103,6 +106,26 @@ nb::tuple open_batches(nb::handle data, bool check_crc, bool include_control) {
                           counted.next_offset < 0 ? nb::none() : nb::object(nb::int_(counted.next_offset)));
 }
 
+void copy_checked(const nb::list& into, nb::handle data) {
+    const PyBuffer source(data);
+    std::vector<PyBuffer> held;
+    std::vector<std::span<uint8_t>> rooms;
+    size_t bytes = 0;
+    for (const nb::handle object : into) {
+        const PyBuffer& room = held.emplace_back(object, PyBuffer::Access::kWrite);
+        rooms.emplace_back(room.writable(), room.size());
+        bytes += room.size();
+    }
+    if (bytes != source.size()) throw std::invalid_argument("the copy is as large as what is copied");
+    Fault fault;
+    {
+        const nb::gil_scoped_release released;
+        Rooms filled(rooms);
+        fault = copy_whole_batches(filled, source.bytes());
+    }
+    if (fault) throw CorruptBatchError(fault);
+}
+
 int64_t find(nb::handle data, int64_t start, int64_t min_offset, int64_t bytes_max) {
     const PyBuffer view(data);
     if (start < 0) throw std::invalid_argument("start must not be negative");
@@ -146,6 +169,7 @@ void bind_scan(nb::module_& m) {
     m.def("scan", &scan, nb::arg("data"), nb::arg("level"), nb::arg("bytes_max"), nb::arg("expected_offset"),
           nb::arg("dense"), nb::arg("min_epoch"), nb::arg("gapless"), nb::arg("only_whole"));
     m.def("open_batches", &open_batches, nb::arg("data"), nb::arg("check_crc"), nb::arg("include_control"));
+    m.def("copy_checked", &copy_checked, nb::arg("into"), nb::arg("data"));
     m.def("find_batch", &find, nb::arg("data"), nb::arg("start"), nb::arg("min_offset"),
           nb::arg("bytes_max"));
     m.def("stamp", &stamp, nb::arg("data"), nb::arg("base_offset"), nb::arg("leader_epoch"),

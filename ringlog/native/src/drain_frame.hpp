@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <span>
 
+#include "batch_copy.hpp"
 #include "batch_scan.hpp"
-#include "crc32c.hpp"
 #include "drain_layout.hpp"
 #include "frame_layout.hpp"
 #include "ring_reader.hpp"
@@ -109,23 +110,11 @@ inline uint64_t named_bytes(const DrainRow& row, const RingMessage& message) noe
     return bytes;
 }
 
-// Copies a batch, and returns the CRC that the copy should name: of each piece while the core has it at hand.
-inline uint32_t copy_batch(uint8_t* into, Bytes from) noexcept {
-    constexpr size_t kPiece = 8192;
-    const size_t head = std::min(from.size, kCrcBegin);
-    std::memcpy(into, from.data, head);
-    uint32_t crc = 0;
-    for (size_t at = head; at < from.size; at += kPiece) {
-        const size_t bytes = std::min(kPiece, from.size - at);
-        std::memcpy(into + at, from.data + at, bytes);
-        crc = crc32c(into + at, bytes, crc);
-    }
-    return crc;
-}
-
 // Copies the batches of a client's memory, which may change at any time, and describes the copy.
 inline DrainRow take_batches(uint8_t* into, Bytes from) noexcept {
-    const uint32_t crc = copy_batch(into, from);
+    const std::span<uint8_t> room{into, from.size};
+    Rooms rooms({&room, 1});
+    const uint32_t crc = copy_batch(rooms, from);
     DrainRow row = row_without_batches();
     row.body_bytes = static_cast<uint32_t>(from.size);
     return check_batches(row, {into, from.size}, crc);

@@ -87,7 +87,8 @@ class Writer(Side):
     def __init__(self, buffer: bytearray, generation: int) -> None:
         super().__init__(buffer, generation, WRITER_STATE)
         self.position = self.memory.u64(PRODUCER_POSITION)
-        self.claimed: int | None = None
+        self.claimed: tuple[int, int] | None = None
+        """Where the claimed message's header goes, and how long its body is."""
 
     def check_usable(self) -> None:
         self.check_generation()
@@ -99,10 +100,11 @@ class Writer(Side):
         if body_bytes > self.body_bytes_max:
             raise InvalidRequest("too large")
         room = aligned(WORD + body_bytes)
-        start = self.position
-        if room > self.to_end(start):
+        start, consumer = self.position, self.memory.u64(CONSUMER_POSITION)
+        is_large, fits_before = room >= self.capacity // 64, room + WORD <= start % self.capacity
+        if room > self.to_end(start) or (is_large and fits_before and consumer == start):
             start += self.to_end(start)
-        if start + room + WORD - self.memory.u64(CONSUMER_POSITION) > self.capacity:
+        if start + room + WORD - consumer > self.capacity:
             return None
         return start
 
@@ -114,16 +116,14 @@ class Writer(Side):
         start = self.message_position(body_bytes)
         if start is None:
             return None
-        self.claimed = body_bytes
+        self.claimed = start, body_bytes
         return self.offset(start) + WORD
 
     def commit(self, kind: int) -> None:
         if self.claimed is None or kind == KIND_PADDING:
             raise InvalidRequest("no claim")
         self.check_usable()
-        body_bytes, self.claimed = self.claimed, None
-        start = self.message_position(body_bytes)
-        assert start is not None, "nothing takes room away from a claim"
+        (start, body_bytes), self.claimed = self.claimed, None
         self.publish(start, body_bytes, kind)
 
     def abort(self) -> None:

@@ -7,8 +7,8 @@ import random
 import msgspec
 import pytest
 
-from ringlog.errors import InvariantBroken, OffsetOutOfRange, PartitionBusy, PartitionFenced
-from ringlog.limits import MIB
+from ringlog.errors import CorruptBatch, InvariantBroken, OffsetOutOfRange, PartitionBusy, PartitionFenced
+from ringlog.limits import KIB, MIB
 from ringlog.log.events import Submitted
 from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.replicated import append_as_they_are
@@ -58,6 +58,26 @@ def test_not_a_byte_is_changed():
     assert store.read_now(NAME, 0, MIB).tobytes() == bytes(data)
     assert (log.next_offset, log.flushed_offset) == (3, 3)
     assert [tuple(start) for start in log.epochs.starts] == [(3, 0), (5, 2)]
+
+
+@pytest.mark.parametrize("fills", [0, 1, 40 * KIB], ids=["a new extent", "one that grows", "over two chunks"])
+def test_of_an_answer_with_a_wrong_crc_nothing_is_kept(fills: int):
+    store, log = opened(new_disk())
+    kept = stamped((0, 3, bytes(fills))) if fills else bytearray()
+    if kept:
+        append(store, kept)
+    arena = store._context.arena
+    before = arena.free_bytes
+    right = stamped((log.next_offset, 3, b"b" * 30 * KIB), (log.next_offset + 1, 3, b"c" * 30 * KIB))
+    wrong = bytearray(right)
+    wrong[-1] ^= 1
+    for _ in range(3):
+        with pytest.raises(CorruptBatch, match="crc"):
+            append_as_they_are(store, NAME, memoryview(wrong), check_rows(right), now_ms=0)
+    assert arena.free_bytes == before
+    append(store, right)
+    store.drain(now_ms=0)
+    assert store.read_now(NAME, 0, MIB).tobytes() == bytes(kept + right)
 
 
 def test_gaps_are_kept_and_read_over_also_after_a_crash():

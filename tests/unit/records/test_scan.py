@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import struct
 import time
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from ringlog.model import Codec
 from ringlog.native import _kernel
 from ringlog.records.encode import encode, encode_empty
 from ringlog.records.format import BATCH_TABLE
-from ringlog.records.scan import check, find_batch, scan, stamp
+from ringlog.records.scan import check, copy_checked, find_batch, scan, stamp
 from tests.support.batches import buffers, reseal, tampered
 from tests.support.twins import batch as twin
 
@@ -87,6 +88,30 @@ def test_check_raises_what_scan_reports(data):
     with pytest.raises(CorruptBatch) as raised:
         check(data)
     assert (raised.value.field, raised.value.position) == (fault.field, fault.position)
+
+
+@settings(deadline=None)
+@given(data=buffers() | tampered(), cuts=st.lists(st.floats(0, 1), max_size=3))
+def test_a_checked_copy_equals_a_check_and_a_copy(data, cuts):
+    copy = memoryview(bytearray(len(data)))
+    ends = [0, *sorted(int(cut * len(data)) for cut in cuts), len(data)]
+    pieces = [copy[start:end] for start, end in pairwise(ends)]
+    try:
+        check(data, level="crc")
+    except CorruptBatch as fault:
+        with pytest.raises(CorruptBatch) as raised:
+            copy_checked(pieces, data)
+        assert str(raised.value) == str(fault)
+    else:
+        copy_checked(pieces, data)
+        assert copy == data
+
+
+def test_a_checked_copy_is_as_large_as_what_is_copied():
+    batch = encode([b"a"], timestamps=0)
+    for nbytes in (0, len(batch) - 1, len(batch) + 1):
+        with pytest.raises(ValueError, match="as large"):
+            copy_checked([memoryview(bytearray(nbytes))], batch)
 
 
 def test_the_table_has_the_layout_that_others_rely_on():
