@@ -32,6 +32,9 @@ def describe(bootstrap: str, as_json: bool) -> None:
     Any living node answers. A partition is in danger when one of its replicas is not in sync, when fewer are than
     min.insync.replicas asks for (writes with acks=all wait), or when nobody leads it.
 
+    A node is live, or away (silent, or not yet caught up). One that `ringlog cluster drain` named is draining while it
+    has replicas, and drained when it has none; "drain" with --json.
+
     \b
     Examples:
       ringlog cluster describe

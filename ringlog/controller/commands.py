@@ -94,7 +94,14 @@ def topic_metadata(image: MetadataImage, topic: TopicState) -> TopicMetadata:
 def broker_metadata(image: MetadataImage) -> list[BrokerMetadata]:
     """The nodes of a cluster as clients see them; none of a node by itself."""
     return [
-        BrokerMetadata(broker.node_id, list(broker.endpoints), broker.host_id, broker.rack, broker.fenced)
+        BrokerMetadata(
+            broker.node_id,
+            list(broker.endpoints),
+            broker.host_id,
+            broker.rack,
+            broker.fenced,
+            broker.draining,
+        )
         for broker in image.brokers.values()
     ]
 

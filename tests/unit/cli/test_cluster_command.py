@@ -98,6 +98,23 @@ def test_what_is_in_danger_is_named(ask, cluster):
     assert [(node["node"], node["live"]) for node in found["nodes"]] == [(1, True), (2, True), (3, False)]
 
 
+def test_a_node_that_is_drained_is_shown_as_such_also_when_it_is_away(ask, cluster):
+    cluster.draining = {2, 3}
+    cluster.elect(3)
+    states = [(line[0], line[1]) for line in rows(ask("cluster", "describe"))[2:5]]
+    assert states == [("1", "live"), ("2", "drained"), ("3", "away,drained")]
+    cluster.create("orders", 3)
+    result = ask("cluster", "describe")
+    assert [line[1] for line in rows(result)[2:5]] == ["live", "draining", "away,draining"]
+    assert "Node 2 is being drained, and 3 replicas of it are not being moved: " in result.stdout
+    found = json.loads(ask("cluster", "describe", "--json").stdout)
+    assert [(node["live"], node["drain"]) for node in found["nodes"]] == [
+        (True, None),
+        (True, "draining"),
+        (False, "draining"),
+    ]
+
+
 def test_a_cluster_whose_metadata_nobody_leads_is_not_called_healthy(ask, cluster):
     cluster.create("orders", 3)
     cluster.controller_id = -1

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from ringlog.controller import brokers, isr, leaders, moves
-from ringlog.controller.commands import alter_topic, create_topic
+from ringlog.controller.commands import alter_topic, broker_metadata, create_topic
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Partition, decode_record, encode_record
 from ringlog.controller.topic_config import NOTHING
@@ -215,6 +215,12 @@ def test_a_drained_node_keeps_nothing_and_gets_nothing():
     again = RegisterBrokerRequest(2, "next life", "disk-2", [], "", shards=2)
     done(image, brokers.register(image, again))
     assert image.brokers[2].draining, "also after a restart"
+
+
+def test_clients_are_told_which_nodes_are_drained():
+    image = cluster(nodes=4, factor=3)
+    done(image, moves.drain(image, DrainNodeRequest(2)))
+    assert {one.node_id for one in broker_metadata(image) if one.draining} == {2}
 
 
 def test_a_drain_without_another_node_says_so_and_moves_nothing():
