@@ -90,7 +90,9 @@ def reassign(
 def drain(node_id: int, undo: bool, bootstrap: str, as_json: bool) -> None:
     """Move all replicas of a node to others, and give it no new ones: before it is taken away.
 
-    The exit code is 1 when a partition cannot be moved, for want of another node.
+    The moves go on by themselves, and `ringlog cluster moves` tells how far they are; asked again, it names those that
+    are under way. The exit code is 0 when nothing is left on the node, or all of it is on its way; 1 when a partition
+    cannot be moved, for want of another node. Then it says why, and the node gets no new replicas all the same.
 
     \b
     Examples:

@@ -147,9 +147,12 @@ def drain(bootstrap: str, node_id: int, *, undo: bool, as_json: bool) -> bool:
         print(f"Node {node_id} may have replicas again." if undo else f"Node {node_id} has no replicas.")
     all_taken = _print_moves(moves, begun=not undo, as_json=as_json)
     if not all_taken and not undo:
-        undone = pasteable("cluster", "drain", str(node_id), "--undo")
+        again = pasteable("cluster", "drain", str(node_id))
+        stay = _some([move.partition for move in moves if move.error])
         print(
-            f"ringlog: node {node_id} gets no new replicas all the same, until `{undone}`.", file=sys.stderr
+            f"ringlog: {stay} cannot leave node {node_id}, which gets "
+            f"no new replicas all the same. Make room and run `{again}` again, or take it back with --undo.",
+            file=sys.stderr,
         )
     return all_taken
 

@@ -159,3 +159,16 @@ def test_who_calls_moves_off_is_told_so(ask, monkeypatch, words, said):
         "orders-0 stays on 2, 3" if "cancelled" in said else "orders-0 is going to be on 2, 3"
     )
     assert last.startswith(said)
+
+
+def test_a_drain_that_is_not_whole_names_what_stays_and_ends_with_1(ask, monkeypatch):
+    taken = Move(TopicPartition("orders", 0), [1, 2])
+    stays = Move(TopicPartition("orders", 1), [1, 2, 3], "NOT_ENOUGH_BROKERS", "there is none. Add a node")
+    monkeypatch.setattr(Admin, "drain_node", lambda *_, **__: [taken, stays])
+    result = ask("cluster", "drain", 3)
+    assert result.exit_code == 1
+    assert "orders-1 stays: there is none. Add a node (NOT_ENOUGH_BROKERS)" in result.stdout
+    assert (
+        "1 partition (orders-1) cannot leave node 3, which gets no new replicas all the same" in result.stderr
+    )
+    assert "drain 3` again, or take it back with --undo" in result.stderr

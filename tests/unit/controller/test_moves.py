@@ -11,7 +11,7 @@ from ringlog.controller.commands import alter_topic, broker_metadata, create_top
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Partition, decode_record, encode_record
 from ringlog.controller.topic_config import NOTHING
-from ringlog.errors import ClusterMismatch, InvalidRequest, RinglogError
+from ringlog.errors import ClusterMismatch, InvalidRequest, PartitionBusy, RinglogError
 from ringlog.net.cluster_messages import (
     AlterIsrRequest,
     BrokerHeartbeatRequest,
@@ -31,12 +31,16 @@ def done(image: MetadataImage, outcome):
 def cluster(nodes: int, factor: int, partitions: int = 4) -> MetadataImage:
     image = MetadataImage()
     for node_id in range(1, nodes + 1):
-        request = RegisterBrokerRequest(node_id, f"life-{node_id}", f"disk-{node_id}", [], "", shards=2)
-        epoch = done(image, brokers.register(image, request)).broker_epoch
-        done(image, brokers.heartbeat(image, BrokerHeartbeatRequest(node_id, epoch, 9), committed_version=9))
+        join(image, node_id)
     request = CreateTopicRequest("t", partitions, factor)
     done(image, create_topic(image, request, shards=1, default_partitions=1, nodes=nodes))
     return image
+
+
+def join(image: MetadataImage, node_id: int) -> None:
+    request = RegisterBrokerRequest(node_id, f"life-{node_id}", f"disk-{node_id}", [], "", shards=2)
+    epoch = done(image, brokers.register(image, request)).broker_epoch
+    done(image, brokers.heartbeat(image, BrokerHeartbeatRequest(node_id, epoch, 9), committed_version=9))
 
 
 def partition(image: MetadataImage, index: int = 0) -> Partition:
@@ -229,6 +233,52 @@ def test_a_drain_without_another_node_says_so_and_moves_nothing():
     reply = done(image, moves.drain(image, DrainNodeRequest(3)))
     assert {result.error for result in reply.moves} == {"NOT_ENOUGH_BROKERS"}
     assert image.partitions == before
+
+
+def test_a_drain_that_is_asked_for_again_tells_what_is_under_way_and_changes_nothing():
+    image = cluster(nodes=4, factor=3, partitions=8)
+    first = done(image, moves.drain(image, DrainNodeRequest(2))).moves
+    outcome = moves.drain(image, DrainNodeRequest(2))
+    assert outcome.records == []
+    assert done(image, outcome).moves == first
+    all_in_sync(image)
+    assert done(image, moves.drain(image, DrainNodeRequest(2))).moves == []
+
+
+def test_a_partition_that_cannot_leave_a_node_is_told_with_the_reason_and_the_ways_out():
+    image = cluster(nodes=5, factor=3, partitions=1)
+    stay, other, gone = partition(image).replicas
+    drained, away = {1, 2, 3, 4, 5} - set(partition(image).replicas)
+    done(image, moves.drain(image, DrainNodeRequest(drained)))
+    for record in brokers.fence(image, away):
+        image.replay(record)
+    (result,) = done(image, moves.drain(image, DrainNodeRequest(gone))).moves
+    assert f"node {drained} is drained, node {away} is away" in result.message
+    assert f"start node {away}, or `ringlog cluster drain {drained} --undo`" in result.message
+    assert f"`ringlog cluster reassign t --partition 0 --replicas {stay},{other}`" in result.message
+    (fewer,) = reassign(image, ("t", 0, [stay, other])).moves
+    assert fewer.error == "" and gone not in partition(image).replicas, "what it advises can be done"
+
+
+def test_the_only_replica_of_a_partition_is_not_advised_away():
+    image = cluster(nodes=1, factor=1, partitions=1)
+    (result,) = done(image, moves.drain(image, DrainNodeRequest(1))).moves
+    assert result.message == (
+        "t-0 has replicas on 1, and no other node could take that of node 1: there is none. Add a node"
+    )
+
+
+def test_who_removes_a_node_that_nothing_moves_off_is_not_told_to_wait():
+    image = cluster(nodes=3, factor=3, partitions=7)
+    done(image, moves.drain(image, DrainNodeRequest(3)))
+    with pytest.raises(InvalidRequest, match=r"there is none\. Add a node") as caught:
+        moves.drain(image, DrainNodeRequest(3, remove=True))
+    assert "t-0, t-1, t-2, t-3, t-4 and 2 more, and nothing moves them" in str(caught.value)
+    join(image, 4)
+    assert "Use `ringlog cluster drain 3` again" in refused(image, 3)
+    done(image, moves.drain(image, DrainNodeRequest(3)))
+    with pytest.raises(PartitionBusy, match="which are being moved"):
+        moves.drain(image, DrainNodeRequest(3, remove=True))
 
 
 def test_a_topic_that_only_a_drained_node_could_keep_is_refused_at_once_and_with_the_reason():
