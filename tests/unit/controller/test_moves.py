@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from ringlog.controller import brokers, isr, leaders, moves
+from ringlog.controller.active import ActiveController
 from ringlog.controller.commands import alter_topic, broker_metadata, create_topic
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Partition, decode_record, encode_record
@@ -291,6 +292,37 @@ def test_a_topic_that_only_a_drained_node_could_keep_is_refused_at_once_and_with
     done(
         image, create_topic(image, CreateTopicRequest("newer", 1, 3), shards=1, default_partitions=1, nodes=3)
     )
+
+
+def test_a_topic_that_names_no_replicas_counts_on_no_drained_node():
+    image = cluster(nodes=3, factor=2)
+    done(image, moves.drain(image, DrainNodeRequest(3)))
+    request = CreateTopicRequest("new", 1, -1)
+    done(image, create_topic(image, request, shards=1, default_partitions=1, nodes=3))
+    (number,) = image.topics["new"].partitions
+    assert set(image.partitions[number].replicas) == {1, 2}
+    for node_id in (1, 2):
+        done(image, moves.drain(image, DrainNodeRequest(node_id)))
+    with pytest.raises(InvalidRequest, match="0 nodes take replicas"):
+        create_topic(image, CreateTopicRequest("newer", 1, -1), shards=1, default_partitions=1, nodes=3)
+
+
+@pytest.mark.parametrize("members", [3, 2], ids=["named by --cluster", "left out of --cluster"])
+def test_a_topic_that_names_no_replicas_counts_on_no_node_that_was_removed(members):
+    image = cluster(nodes=3, factor=1)
+    active = ActiveController(image, [], session_ms=1_000, now_ms=0.0, nodes=members)
+
+    def made(request) -> list[int]:
+        outcome = active.judge(request, committed_version=9, now_ms=0.0)
+        active.appended(outcome.records)
+        return [len(one.replicas) for one in outcome.records if isinstance(one, Partition)]
+
+    made(DrainNodeRequest(3))
+    assert made(CreateTopicRequest("drained", 1, -1)) == [2]
+    all_in_sync(active.planned)
+    active.appended(brokers.fence(active.planned, 3))
+    made(DrainNodeRequest(3, remove=True))
+    assert made(CreateTopicRequest("removed", 1, -1)) == [2]
 
 
 def test_a_drain_is_taken_back():
