@@ -66,8 +66,9 @@ def reassign(
 ) -> None:
     """Move partitions to other nodes.
 
-    New replicas are made first; the old ones go when the new ones are in sync. Until then it can be called off.
-    The exit code is 1 when a partition cannot be moved.
+    New replicas are made first; the old ones go when the new ones are in sync. Until then it can be called off, unless
+    fewer than min.insync.replicas would be left in sync. The exit code is 1 when a partition cannot be moved, or its
+    move not called off.
 
     \b
     Examples:

@@ -238,7 +238,8 @@ def _print_moves(moves: Sequence[Move], *, begun: bool, as_json: bool) -> bool:
                 }
             )
         elif move.error:
-            print(f"{move.partition} stays: {move.message} ({move.error})")
+            stays = " stays" if begun else ""
+            print(f"{move.partition}{stays}: {move.message} ({move.error})")
         elif begun:
             print(f"{move.partition} is going to be on {', '.join(map(str, move.replicas))}.")
         else:

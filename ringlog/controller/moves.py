@@ -67,13 +67,13 @@ def drain(
     records: list[MetadataRecord] = []
     if broker.draining == request.undo:
         records.append(msgspec.structs.replace(broker, draining=not request.undo))
-    judge = _stay if request.undo else _away(image, request.node_id, topic_defaults)
+    judge = (_stay if request.undo else _away)(image, request.node_id, topic_defaults)
     results: list[MoveResult] = []
     for partition in image.partitions.values():
         if request.node_id not in partition.replicas:
             continue
         try:
-            made = judge(image, partition, request.node_id)
+            made = judge(partition)
         except RinglogError as error:
             name = image.name_of(partition.partition)
             replicas = list(partition.replicas)
@@ -111,11 +111,11 @@ def _removed(image: MetadataImage, broker: Broker) -> Outcome:
 
 def _away(
     image: MetadataImage, node_id: int, topic_defaults: Mapping[str, str]
-) -> Callable[[MetadataImage, Partition, int], list[MetadataRecord]]:
+) -> Callable[[Partition], list[MetadataRecord]]:
     """Judges each partition of a node that is drained: with one count of who has how much."""
     placement = Placement(image, _takers(image, node_id))
 
-    def judge(image: MetadataImage, partition: Partition, node_id: int) -> list[MetadataRecord]:
+    def judge(partition: Partition) -> list[MetadataRecord]:
         if node_id in partition.removing:
             return []
         stay = [one for one in partition.replicas if one not in partition.removing]
@@ -168,8 +168,17 @@ def _names(image: MetadataImage, partitions: Sequence[Partition]) -> str:
     return f"{named} and {more} more" if more > 0 else named
 
 
-def _stay(image: MetadataImage, partition: Partition, node_id: int) -> list[MetadataRecord]:
-    return isr.cancel_reassignment(image, partition.partition) if node_id in partition.removing else []
+def _stay(
+    image: MetadataImage, node_id: int, topic_defaults: Mapping[str, str]
+) -> Callable[[Partition], list[MetadataRecord]]:
+    """Judges each partition of a node whose drain is taken back."""
+
+    def judge(partition: Partition) -> list[MetadataRecord]:
+        if node_id not in partition.removing:
+            return []
+        return isr.cancel_reassignment(image, partition.partition, topic_defaults)
+
+    return judge
 
 
 def _number_of(image: MetadataImage, move: PartitionMove) -> int:
@@ -184,7 +193,7 @@ def _moved(
 ) -> list[MetadataRecord]:
     if target:
         return isr.reassign(image, number, target, topic_defaults)
-    made = isr.cancel_reassignment(image, number)
+    made = isr.cancel_reassignment(image, number, topic_defaults)
     if not made:
         raise InvalidRequest(f"{image.name_of(number)} is not being moved")
     return made

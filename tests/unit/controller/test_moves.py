@@ -139,6 +139,62 @@ def test_a_move_ends_when_it_leaves_as_many_in_sync_as_acknowledgements_need(con
     assert (after.replicas, set(after.isr), after.removing) == ((new, away), {new, away}, ())
 
 
+@pytest.mark.parametrize("target", ["back", "elsewhere"])
+@pytest.mark.parametrize(
+    ("config", "defaults"),
+    [({"min.insync.replicas": "2"}, {}), ({}, {"min.insync.replicas": "2"})],
+    ids=["of the topic", "of the node"],
+)
+def test_a_move_is_not_given_up_while_acknowledgements_need_its_new_replicas(target, config, defaults):
+    image = cluster(nodes=5, factor=2, partitions=1)
+    image.topics["t"].config.update(config)
+    stays, away = partition(image).replicas
+    new, late, other = {1, 2, 3, 4, 5} - {stays, away}
+    reassign(image, ("t", 0, [new, late]))
+    come_into_sync(image, new, defaults=defaults)
+    for record in brokers.fence(image, away):
+        image.replay(record)
+    before = partition(image)
+    assert set(before.isr) == {stays, new}
+    wanted = [] if target == "back" else [stays, other]
+    request = ReassignRequest([PartitionMove("t", 0, wanted)])
+    (result,) = done(image, moves.reassign(image, request, defaults)).moves
+    assert result.error == "PARTITION_BUSY" and "only 1 in sync would be left" in result.message
+    assert partition(image) == before
+    epoch = image.brokers[away].broker_epoch
+    done(image, brokers.heartbeat(image, BrokerHeartbeatRequest(away, epoch, 9), committed_version=9))
+    come_into_sync(image, away, defaults=defaults)
+    (result,) = done(image, moves.reassign(image, request, defaults)).moves
+    assert result.error == "" and new not in partition(image).replicas
+
+
+def test_a_move_whose_new_replicas_are_not_in_sync_is_called_off_however_few_are():
+    image = cluster(nodes=4, factor=2, partitions=1)
+    image.topics["t"].config["min.insync.replicas"] = "2"
+    before = partition(image)
+    reassign(image, ("t", 0, [node for node in (1, 2, 3, 4) if node not in before.replicas]))
+    for record in brokers.fence(image, before.replicas[1]):
+        image.replay(record)
+    (result,) = reassign(image, ("t", 0, [])).moves
+    assert result.error == "" and partition(image).replicas == before.replicas
+
+
+def test_a_drain_is_not_taken_back_from_a_partition_whose_acknowledgements_need_the_new_replica():
+    image = cluster(nodes=4, factor=2, partitions=1)
+    image.topics["t"].config["min.insync.replicas"] = "2"
+    drained, away = partition(image).replicas
+    reassign(image, ("t", 0, [drained, away]))
+    done(image, moves.drain(image, DrainNodeRequest(drained)))
+    (new,) = partition(image).adding
+    for record in brokers.fence(image, away):
+        image.replay(record)
+    come_into_sync(image, new)
+    assert set(partition(image).isr) == {drained, new}, "it waits for the one that is away"
+    (result,) = done(image, moves.drain(image, DrainNodeRequest(drained, undo=True))).moves
+    assert result.error == "PARTITION_BUSY" and set(partition(image).isr) == {drained, new}
+    assert not image.brokers[drained].draining, "the move under way ends all the same"
+
+
 def test_a_move_to_fewer_replicas_than_acknowledgements_need_is_refused():
     image = cluster(nodes=4, factor=3, partitions=1)
     image.topics["t"].config["min.insync.replicas"] = "2"
