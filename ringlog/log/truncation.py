@@ -127,6 +127,9 @@ def _set_segment_aside(log: PartitionLog, segment: Segment) -> None:
 
 
 def _cut_file(log: PartitionLog, segment: Segment, position: int, scratch: Scratch) -> Job[None]:
+    """Save the end of a segment's file, then cut it off. The shard stands still for the copy: what is cut is what one
+    leader wrote and nobody else had, so mostly a few batches. It is long where a leader took much with acks=1 that no
+    follower could fetch, or after an unclean election; whole segments behind it are renamed, not copied."""
     disk = log.context.disk
     path = log.files.path_of(segment.base_offset)
     if position == segment.position or not disk.exists(path):
