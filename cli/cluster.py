@@ -32,6 +32,9 @@ def describe(bootstrap: str, as_json: bool) -> None:
     Any living node answers. A partition is in danger when one of its replicas is not in sync, when fewer are than
     min.insync.replicas asks for (writes with acks=all wait), or when nobody leads it.
 
+    A node is live, or away (silent, or not yet caught up). One that `ringlog cluster drain` named is draining while it
+    has replicas, and drained when it has none; "drain" with --json.
+
     \b
     Examples:
       ringlog cluster describe
@@ -63,8 +66,9 @@ def reassign(
 ) -> None:
     """Move partitions to other nodes.
 
-    New replicas are made first; the old ones go when the new ones are in sync. Until then it can be called off.
-    The exit code is 1 when a partition cannot be moved.
+    New replicas are made first; the old ones go when the new ones are in sync. Until then it can be called off, unless
+    fewer than min.insync.replicas would be left in sync. The exit code is 1 when a partition cannot be moved, or its
+    move not called off.
 
     \b
     Examples:
@@ -87,7 +91,9 @@ def reassign(
 def drain(node_id: int, undo: bool, bootstrap: str, as_json: bool) -> None:
     """Move all replicas of a node to others, and give it no new ones: before it is taken away.
 
-    The exit code is 1 when a partition cannot be moved, for want of another node.
+    The moves go on by themselves, and `ringlog cluster moves` tells how far they are; asked again, it names those that
+    are under way. The exit code is 0 when nothing is left on the node, or all of it is on its way; 1 when a partition
+    cannot be moved, for want of another node. Then it says why, and the node gets no new replicas all the same.
 
     \b
     Examples:

@@ -15,7 +15,7 @@ from ringlog.client.moving import MOVE_BYTES_PER_S
 from ringlog.model import TopicPartition
 
 if TYPE_CHECKING:
-    from ringlog.client.cluster_info import ClusterInfo
+    from ringlog.client.cluster_info import ClusterInfo, NodeInfo
     from ringlog.client.moving import Move
 
 NAMED_MAX = 5
@@ -44,6 +44,7 @@ def _description(found: ClusterInfo) -> dict[str, Any]:
             {
                 "node": node.node_id,
                 "live": node.live,
+                "drain": node.drain_state or None,
                 "rack": node.rack,
                 "leads": node.leads,
                 "replicas": node.replicas,
@@ -73,7 +74,7 @@ def _print_cluster(found: ClusterInfo) -> None:
         [
             (
                 node.node_id,
-                "live" if node.live else "away",
+                _state(node),
                 node.rack or "-",
                 node.leads,
                 node.replicas,
@@ -84,8 +85,14 @@ def _print_cluster(found: ClusterInfo) -> None:
         ],
     )
     print()
-    for line in _dangers(found):
+    for line in [*(_dangers(found) or ["All replicas are in sync."]), *_stuck_drains(found)]:
         print(line)
+
+
+def _state(node: NodeInfo) -> str:
+    """What STATE says: a node that is drained is live, unless it is said to be away."""
+    words = [] if node.live else ["away"]
+    return ",".join([*words, node.drain_state] if node.draining else words) or "live"
 
 
 def _dangers(found: ClusterInfo) -> list[str]:
@@ -109,7 +116,18 @@ def _dangers(found: ClusterInfo) -> list[str]:
         lines.append(f"Away: {', '.join(away)}. What they keep is in sync again soon after they come back.")
     if found.moving:
         lines.append(f"{_some(found.moving)} being moved.")
-    return lines or ["All replicas are in sync."]
+    return lines
+
+
+def _stuck_drains(found: ClusterInfo) -> list[str]:
+    """Nodes that are to keep nothing, with replicas that no move takes away: for want of other nodes, mostly."""
+    return [
+        f"Node {node.node_id} is being drained, and {counted(node.replicas - node.leaving, 'replica')} of it "
+        f"{'is' if node.replicas - node.leaving == 1 else 'are'} not being moved: "
+        f"`{pasteable('cluster', 'drain', str(node.node_id))}` tries again, and says why."
+        for node in found.nodes
+        if node.draining and node.replicas > node.leaving
+    ]
 
 
 def reassign(
@@ -129,9 +147,12 @@ def drain(bootstrap: str, node_id: int, *, undo: bool, as_json: bool) -> bool:
         print(f"Node {node_id} may have replicas again." if undo else f"Node {node_id} has no replicas.")
     all_taken = _print_moves(moves, begun=not undo, as_json=as_json)
     if not all_taken and not undo:
-        undone = pasteable("cluster", "drain", str(node_id), "--undo")
+        again = pasteable("cluster", "drain", str(node_id))
+        stay = _some([move.partition for move in moves if move.error])
         print(
-            f"ringlog: node {node_id} gets no new replicas all the same, until `{undone}`.", file=sys.stderr
+            f"ringlog: {stay} cannot leave node {node_id}, which gets "
+            f"no new replicas all the same. Make room and run `{again}` again, or take it back with --undo.",
+            file=sys.stderr,
         )
     return all_taken
 
@@ -217,7 +238,8 @@ def _print_moves(moves: Sequence[Move], *, begun: bool, as_json: bool) -> bool:
                 }
             )
         elif move.error:
-            print(f"{move.partition} stays: {move.message} ({move.error})")
+            stays = " stays" if begun else ""
+            print(f"{move.partition}{stays}: {move.message} ({move.error})")
         elif begun:
             print(f"{move.partition} is going to be on {', '.join(map(str, move.replicas))}.")
         else:

@@ -2,7 +2,8 @@
 
 ====  ==========================================================================
   0   done, and nothing is wrong
-  1   done, and broken data was found: `log dump` and `log verify` say where; `doctor --strict`: speed is lost
+  1   done, and broken data was found: `log dump` and `log verify` say where; `doctor --strict`: speed is lost;
+      `cluster drain` and `cluster reassign`: a partition could not be moved
   2   the command line is wrong
   3   ringlog refused: the request, or the data that it needs, is wrong
   4   ringlog could not do it now; the same command may work later

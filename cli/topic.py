@@ -42,7 +42,7 @@ def topic() -> None:
     "--replication-factor",
     "-r",
     type=click.IntRange(min=1),
-    help="On how many nodes; by default on three, or on as many as the cluster has.",
+    help="On how many nodes; by default on three, or on as many as there are and are not drained.",
 )
 @click.option(
     "--min-insync",

@@ -210,6 +210,10 @@ REPLICA_MEND_BYTES = 4 * KIB
 asks for all."""
 REPLICA_MEND_BACKOFF_MS = 1_000
 """As long as it may not be cut, the pauses grow up to this: that may take until another replica is there."""
+UNREADABLE_MS = 1_000
+"""A replica's segment whose reads the device still refuses after so long is taken for rotten, where others have it."""
+UNREADABLE_WITHIN_MS = 60_000
+"""Errors that are further apart are not one."""
 REPLICA_LAG_MS_DEFAULT = 10_000
 """A replica that did not hold all that there was for this long is not in sync any more."""
 REPLICA_LAG_MS_MIN = 1_000

@@ -103,7 +103,8 @@ class Admin:
         timeout: float | None = None,
     ) -> TopicInfo:
         """Create a topic and return it; -1: as many partitions as the node is set to, and three replicas, or as many as
-        the cluster has nodes. TopicExists when it is there already, NotEnoughBrokers when too few nodes are."""
+        the cluster has nodes that are not drained. TopicExists when it is there already, NotEnoughBrokers when too few
+        nodes are."""
         retried: list[RinglogError] = []
         request = CreateTopicRequest(name, num_partitions, replication_factor, _texts(config))
         try:

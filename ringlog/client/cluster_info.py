@@ -28,6 +28,17 @@ class NodeInfo:
     """Partitions that it keeps."""
     in_sync: int
     """Those of them in which it has all that is committed."""
+    draining: bool = False
+    """It is to keep nothing: see `drain_state`."""
+    leaving: int = 0
+    """Those of `replicas` that a move takes off it."""
+
+    @property
+    def drain_state(self) -> str:
+        """`draining` while a node that is to keep nothing still has replicas, then `drained`; "" of all others."""
+        if not self.draining:
+            return ""
+        return "draining" if self.replicas else "drained"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,7 @@ def cluster_info(reply: MetadataReply) -> ClusterInfo:
     leads: Counter[int] = Counter()
     keeps: Counter[int] = Counter()
     in_sync: Counter[int] = Counter()
+    leaving: Counter[int] = Counter()
     behind: list[TopicPartition] = []
     refusing: list[TopicPartition] = []
     offline: list[TopicPartition] = []
@@ -82,6 +94,7 @@ def cluster_info(reply: MetadataReply) -> ClusterInfo:
             tp = TopicPartition(topic.name, place.index)
             leads[place.leader_node] += 1
             keeps.update(place.replicas)
+            leaving.update(place.removing)
             isr = [node for node in place.isr if node not in unheard]
             in_sync.update(isr)
             if not place.replicas:
@@ -105,6 +118,8 @@ def cluster_info(reply: MetadataReply) -> ClusterInfo:
             leads[broker.node_id],
             keeps[broker.node_id],
             in_sync[broker.node_id],
+            broker.draining,
+            leaving[broker.node_id],
         )
         for broker in sorted(reply.brokers, key=lambda one: one.node_id)
     ]

@@ -77,7 +77,9 @@ class ActiveController:
         for record in [*committed.records(), *appended]:
             self.planned.replay(record)
         self._default_partitions = default_partitions
-        self._nodes = nodes
+        self._members = nodes
+        self._removed_before = frozenset(self.planned.removed)
+        """Those that `nodes` does not count any more."""
         self._topic_defaults = topic_defaults
         self._unclean = UncleanElections(topic_defaults, wait_ms=absent_ms)
         self._producer_ids = commands.ProducerIdSource()
@@ -112,12 +114,12 @@ class ActiveController:
                     request,
                     shards=1,
                     default_partitions=self._default_partitions,
-                    nodes=self._nodes,
+                    nodes=self._nodes(),
                     absent=self._liveness.absent(image, now_ms),
                 )
             case CreateOffsetsTopicRequest():
                 absent = self._liveness.absent(image, now_ms)
-                return commands.create_offsets_topic(image, shards=1, nodes=self._nodes, absent=absent)
+                return commands.create_offsets_topic(image, shards=1, nodes=self._nodes(), absent=absent)
             case DeleteTopicRequest():
                 return commands.delete_topic(image, request)
             case AlterTopicRequest():
@@ -134,6 +136,12 @@ class ActiveController:
             case InitProducerRequest():
                 return self._producer_ids.init_producer(image)
         raise UnsupportedVersion(f"{type(request).__name__} is no request to the controller")
+
+    def _nodes(self) -> int:
+        """How many nodes the cluster has when all are there: without those that were removed in this term, with those
+        that are left out of --cluster here and not removed yet."""
+        left = self._members - len(self.planned.removed - self._removed_before)
+        return max(left, len(self.planned.brokers))
 
     def lost(self, node_id: int, now_ms: float) -> None:
         """The connection to a node broke then."""

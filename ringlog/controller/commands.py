@@ -94,7 +94,14 @@ def topic_metadata(image: MetadataImage, topic: TopicState) -> TopicMetadata:
 def broker_metadata(image: MetadataImage) -> list[BrokerMetadata]:
     """The nodes of a cluster as clients see them; none of a node by itself."""
     return [
-        BrokerMetadata(broker.node_id, list(broker.endpoints), broker.host_id, broker.rack, broker.fenced)
+        BrokerMetadata(
+            broker.node_id,
+            list(broker.endpoints),
+            broker.host_id,
+            broker.rack,
+            broker.fenced,
+            broker.draining,
+        )
         for broker in image.brokers.values()
     ]
 
@@ -141,7 +148,7 @@ def create_topic(
     if name in image.topics:
         raise TopicExists(f"topic {name!r} is there already")
     check_config(request.config)
-    factor = _require_factor(request, nodes)
+    factor = _require_factor(image, request, nodes)
     count = default_partitions if request.partitions == -1 else request.partitions
     _require_count(image, name, count, count)
     if len(image.topics) >= TOPICS_MAX:
@@ -275,7 +282,7 @@ def _require_count(image: MetadataImage, name: str, count: int, added: int) -> N
         )
 
 
-def _require_factor(request: CreateTopicRequest, nodes: int | None) -> int:
+def _require_factor(image: MetadataImage, request: CreateTopicRequest, nodes: int | None) -> int:
     """How many replicas the partitions get; 0: none but the only node's."""
     factor = request.replication_factor
     if nodes is None:
@@ -284,7 +291,8 @@ def _require_factor(request: CreateTopicRequest, nodes: int | None) -> int:
         require_min_insync(request.config, 1)
         return 0
     if factor == -1:
-        factor = max(1, min(REPLICATION_FACTOR_DEFAULT, nodes))
+        drained = sum(broker.draining for broker in image.brokers.values())
+        factor = max(1, min(REPLICATION_FACTOR_DEFAULT, nodes - drained))
     elif not 1 <= factor <= REPLICATION_FACTOR_MAX:
         raise InvalidRequest(f"replication_factor={factor}: use 1 to {REPLICATION_FACTOR_MAX}")
     if factor > max(nodes, 1):

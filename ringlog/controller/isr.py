@@ -124,6 +124,7 @@ def reassign(
     isr = tuple(member for member in partition.isr if member in replicas)
     if partition.isr and not isr:
         raise PartitionBusy(f"of partition {number} only replicas that would go are in sync: wait for others")
+    _require_enough(image, partition, isr, len(replicas), topic_defaults)
     shards = []
     for node_id in replicas:
         shard = partition.shard_on(node_id)
@@ -144,17 +145,42 @@ def reassign(
     return [finished(image, leaders.changed(moved, leader=leader, isr=isr), topic_defaults)]
 
 
-def cancel_reassignment(image: MetadataImage, number: int) -> list[MetadataRecord]:
-    """Let the replicas be as they were before, in the order that they had."""
+def cancel_reassignment(
+    image: MetadataImage, number: int, topic_defaults: Mapping[str, str] = NOTHING
+) -> list[MetadataRecord]:
+    """Let the replicas be as they were before, in the order that they had. PartitionBusy while new ones are in sync
+    that acknowledgements need: they would go at once."""
     partition = image.partitions.get(number)
     if partition is None or not (partition.adding or partition.removing):
         return []
     isr = tuple(member for member in partition.isr if member not in partition.adding)
     if not isr:
         raise PartitionBusy(f"of partition {number} only new replicas are in sync: it cannot go back")
+    before = len(partition.replicas) - len(partition.adding)
+    _require_enough(image, partition, isr, before, topic_defaults)
     back = msgspec.structs.replace(partition, adding=(), removing=partition.adding)
     leader = partition.leader if partition.leader in isr else leaders.choose_leader(image, back, isr)
     return [_in_order(_drop_removed(leaders.changed(back, leader=leader, isr=isr)), partition.former)]
+
+
+def _require_enough(
+    image: MetadataImage,
+    partition: Partition,
+    isr: tuple[int, ...],
+    replicas: int,
+    topic_defaults: Mapping[str, str],
+) -> None:
+    """PartitionBusy when replicas that are in sync would go at once, and those that are left are fewer than
+    acknowledgements need: what is committed would be on fewer disks than was promised, and nothing could be written."""
+    if len(isr) == len(partition.isr):
+        return
+    needed = min(int(settings_in(image, partition, topic_defaults)[MIN_INSYNC]), replicas)
+    if len(isr) < needed:
+        name = image.name_of(partition.partition)
+        raise PartitionBusy(
+            f"of {name} only {len(isr)} in sync would be left, and {MIN_INSYNC} asks for {needed}: wait until more of "
+            "those that stay are in sync, or let the move that is under way end"
+        )
 
 
 def _in_order(partition: Partition, order: tuple[int, ...]) -> Partition:

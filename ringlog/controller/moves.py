@@ -24,6 +24,9 @@ from ringlog.net.move_messages import (
     ReassignRequest,
 )
 
+NAMED_MAX = 5
+"""Partitions that a message names."""
+
 
 def reassign(
     image: MetadataImage, request: ReassignRequest, topic_defaults: Mapping[str, str] = NOTHING
@@ -64,21 +67,23 @@ def drain(
     records: list[MetadataRecord] = []
     if broker.draining == request.undo:
         records.append(msgspec.structs.replace(broker, draining=not request.undo))
-    judge = _stay if request.undo else _away(image, request.node_id, topic_defaults)
+    judge = (_stay if request.undo else _away)(image, request.node_id, topic_defaults)
     results: list[MoveResult] = []
     for partition in image.partitions.values():
         if request.node_id not in partition.replicas:
             continue
         try:
-            made = judge(image, partition, request.node_id)
+            made = judge(partition)
         except RinglogError as error:
             name = image.name_of(partition.partition)
             replicas = list(partition.replicas)
             results.append(MoveResult(name.topic, name.partition, replicas, error.code, str(error)))
             continue
+        records += made
         if made:
-            records += made
             results.append(_result(image, partition.partition, made))
+        elif not request.undo:
+            results.append(_result(image, partition.partition, [partition]))  # it is on its way already
     return Outcome(records, _reply(results))
 
 
@@ -87,10 +92,17 @@ def _removed(image: MetadataImage, broker: Broker) -> Outcome:
     number = broker.node_id
     if not broker.draining:
         raise InvalidRequest(f"node {number} is not drained: use `ringlog cluster drain {number}` first")
-    kept = [image.name_of(one.partition) for one in image.partitions.values() if number in one.replicas]
+    kept = [one for one in image.partitions.values() if number in one.replicas]
+    stuck = [one for one in kept if number not in one.removing]
+    if stuck:
+        raise InvalidRequest(
+            f"node {number} still has replicas of {_names(image, stuck)}, and nothing moves them. "
+            + (_want_of_nodes(image, stuck, number) or f"Use `ringlog cluster drain {number}` again")
+        )
     if kept:
         raise PartitionBusy(
-            f"node {number} still has replicas, of {kept[0]} and {len(kept) - 1} more: wait until they have moved"
+            f"node {number} still has replicas of {_names(image, kept)}, which are being moved: "
+            "wait until `ringlog cluster moves` shows nothing"
         )
     if not broker.fenced:
         raise InvalidRequest(f"node {number} is running: stop it first")
@@ -99,33 +111,74 @@ def _removed(image: MetadataImage, broker: Broker) -> Outcome:
 
 def _away(
     image: MetadataImage, node_id: int, topic_defaults: Mapping[str, str]
-) -> Callable[[MetadataImage, Partition, int], list[MetadataRecord]]:
+) -> Callable[[Partition], list[MetadataRecord]]:
     """Judges each partition of a node that is drained: with one count of who has how much."""
-    others = [
-        broker
-        for broker in image.brokers.values()
-        if broker.node_id != node_id and not (broker.fenced or broker.leaving or broker.draining)
-    ]
-    placement = Placement(image, others)
+    placement = Placement(image, _takers(image, node_id))
 
-    def judge(image: MetadataImage, partition: Partition, node_id: int) -> list[MetadataRecord]:
+    def judge(partition: Partition) -> list[MetadataRecord]:
         if node_id in partition.removing:
             return []
         stay = [one for one in partition.replicas if one not in partition.removing]
         heir = placement.instead_of(node_id, stay)
         if heir is None:
-            raise NotEnoughBrokers(
-                f"{image.name_of(partition.partition)} has replicas on {stay}, and no other node that is ready could "
-                f"take the place of node {node_id}. Start more nodes"
-            )
+            raise NotEnoughBrokers(_want_of_nodes(image, [partition], node_id))
         target = tuple(heir if one == node_id else one for one in stay)
         return isr.reassign(image, partition.partition, target, topic_defaults)
 
     return judge
 
 
-def _stay(image: MetadataImage, partition: Partition, node_id: int) -> list[MetadataRecord]:
-    return isr.cancel_reassignment(image, partition.partition) if node_id in partition.removing else []
+def _takers(image: MetadataImage, node_id: int) -> list[Broker]:
+    """Nodes that replicas of a node could go to."""
+    return [
+        broker
+        for broker in image.brokers.values()
+        if broker.node_id != node_id and not (broker.fenced or broker.leaving or broker.draining)
+    ]
+
+
+def _want_of_nodes(image: MetadataImage, kept: Sequence[Partition], node_id: int) -> str:
+    """Why the first of these partitions that cannot leave a node has nowhere to go, and what to do; "" if all could."""
+    ready = {broker.node_id for broker in _takers(image, node_id)}
+    for partition in kept:
+        stay = [one for one in partition.replicas if one not in partition.removing]
+        if ready - set(stay):
+            continue
+        others = [broker for broker in image.brokers.values() if broker.node_id not in stay]
+        drained = [broker.node_id for broker in others if broker.draining]
+        away = [broker.node_id for broker in others if not broker.draining]
+        why = [f"node {one} is drained" for one in drained] + [f"node {one} is away" for one in away]
+        ways = [f"start node {one}" for one in away[:1]]
+        ways += [f"`ringlog cluster drain {one} --undo`" for one in drained[:1]]
+        left = ",".join(str(one) for one in stay if one != node_id)
+        name = image.name_of(partition.partition)
+        if left:
+            fewer = f"ringlog cluster reassign {name.topic} --partition {name.partition} --replicas {left}"
+            ways.append(f"keep fewer replicas: `{fewer}`")
+        return (
+            f"{name} has replicas on {', '.join(map(str, stay))}, and no other node could take that of node "
+            f"{node_id}: {', '.join(why) or 'there is none'}. {', or '.join(['Add a node', *ways])}"
+        )
+    return ""
+
+
+def _names(image: MetadataImage, partitions: Sequence[Partition]) -> str:
+    named = ", ".join(str(image.name_of(one.partition)) for one in partitions[:NAMED_MAX])
+    more = len(partitions) - NAMED_MAX
+    return f"{named} and {more} more" if more > 0 else named
+
+
+def _stay(
+    image: MetadataImage, node_id: int, topic_defaults: Mapping[str, str]
+) -> Callable[[Partition], list[MetadataRecord]]:
+    """Judges each partition of a node whose drain is taken back."""
+
+    def judge(partition: Partition) -> list[MetadataRecord]:
+        if node_id not in partition.removing:
+            return []
+        return isr.cancel_reassignment(image, partition.partition, topic_defaults)
+
+    return judge
 
 
 def _number_of(image: MetadataImage, move: PartitionMove) -> int:
@@ -140,7 +193,7 @@ def _moved(
 ) -> list[MetadataRecord]:
     if target:
         return isr.reassign(image, number, target, topic_defaults)
-    made = isr.cancel_reassignment(image, number)
+    made = isr.cancel_reassignment(image, number, topic_defaults)
     if not made:
         raise InvalidRequest(f"{image.name_of(number)} is not being moved")
     return made

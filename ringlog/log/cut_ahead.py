@@ -97,6 +97,10 @@ class ProducersAhead:
             nonlocal is_within
             is_within = True
 
+        def rotten(base_offset: int, why: str) -> None:
+            # Not that of the log: compaction may have put another one in its place.
+            raise housekeeper.found_rotten(next(s for s in segments if s.base_offset == base_offset), why)
+
         with ExitStack() as leases:
             # Or compaction and retention would take them away meanwhile.
             for segment in segments:
@@ -110,6 +114,7 @@ class ProducersAhead:
                 now_ms,
                 Scratch(),
                 _logger.warning,
+                rotten,
                 is_over=lambda: self._is_over,
                 within=within,
             )

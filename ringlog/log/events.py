@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from ringlog.errors import CorruptSegment, DiskFull, PartitionFenced, RinglogError
@@ -51,6 +52,16 @@ class Quarantined(NamedTuple):
     error: CorruptSegment
 
 
+class ReadRefused(NamedTuple):
+    """The device did not give what a sealed segment holds (EIO). Who asked was told so; the next time it may do."""
+
+    log: PartitionLog
+    base_offset: int
+    """Of the segment."""
+    refuse: Callable[[], object]
+    """Refuses it from now on, as if it had rotted."""
+
+
 class StartMoved(NamedTuple):
     """The log begins at `offset`, also after a power loss."""
 
@@ -58,7 +69,7 @@ class StartMoved(NamedTuple):
     offset: int
 
 
-Event = Progress | Submitted | Fenced | Quarantined | StartMoved
+Event = Progress | Submitted | Fenced | Quarantined | ReadRefused | StartMoved
 
 
 def disk_error(name: TopicPartition, what: str, cause: int | Exception) -> RinglogError:

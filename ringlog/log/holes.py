@@ -43,7 +43,7 @@ def cut_to_hole(log: PartitionLog, housekeeper: Housekeeper, now_ms: int, scratc
             f"there is no room for both. Free {spare_bytes} bytes; it goes on by itself"
         )
     end = ActiveSegment(offset, now_ms)
-    mark = yield from mark_at(log, end, now_ms, scratch)
+    mark = yield from mark_at(log, housekeeper, end, now_ms, scratch)
     for segment in behind:
         _give_up(log, segment)
     must((yield log.context.disk.flush_dir(log.path)), "flush directory")

@@ -19,7 +19,7 @@ from ringlog.log.index import OFFSET_ENTRY, TIME_ENTRY
 from ringlog.log.index_rebuild import complete_index
 from ringlog.log.jobs import Job, file_size, must, replace_file, write_file
 from ringlog.log.mark import Mark, active_point, take_mark
-from ringlog.log.names import INDEX, SNAPSHOT, STATE_NAME, TIME_INDEX, offset_name
+from ringlog.log.names import INDEX, LOG, SNAPSHOT, STATE_NAME, TIME_INDEX, offset_name
 from ringlog.log.partition import LogStatus, PartitionLog
 from ringlog.log.point import MovedPoint, save_point
 from ringlog.log.producer_replay import snapshot_offsets
@@ -374,6 +374,13 @@ class Housekeeper:
             log.roll(segment.created_ms)
         else:
             self._want_state()
+
+    def found_rotten(self, segment: Segment, why: str) -> CorruptSegment:
+        """As `quarantine`; the error to be raised."""
+        name = offset_name(segment.base_offset, LOG)
+        error = CorruptSegment(f"{self.log.name}: segment {name} is not served: {why}")
+        self.quarantine(segment, error)
+        return error
 
     def move_start(self, offset: int) -> None:
         """Let the log begin at an offset; readers below it are refused. Durable with the next checkpoint."""

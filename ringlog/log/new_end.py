@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from ringlog.log.epochs import EpochHistory
+from ringlog.log.housekeeping import Housekeeper
 from ringlog.log.jobs import Job
 from ringlog.log.mark import Mark, mark_of
 from ringlog.log.names import SNAPSHOT, offset_name
@@ -16,11 +17,18 @@ from ringlog.log.segment import ActiveSegment
 _logger = logging.getLogger(__name__)
 
 
-def mark_at(log: PartitionLog, kept: ActiveSegment, now_ms: int, scratch: Scratch) -> Job[Mark]:
-    """The recovery point of a log that ends with this segment."""
+def mark_at(
+    log: PartitionLog, housekeeper: Housekeeper, kept: ActiveSegment, now_ms: int, scratch: Scratch
+) -> Job[Mark]:
+    """The recovery point of a log that ends with this segment. CorruptSegment when a segment below turns out to be
+    rotten: from then on that is refused, and the log has a hole, to which it may be cut instead."""
     epochs = EpochHistory(list(log.epochs.starts))
     epochs.cut_end(kept.next_offset)
     snapshot = None
+
+    def rotten(base_offset: int, why: str) -> None:
+        raise housekeeper.found_rotten(log.segment_of(base_offset), why)
+
     if len(log.producers):
         parts = [
             SegmentPart(s.base_offset, s.next_offset, s.position)
@@ -28,7 +36,15 @@ def mark_at(log: PartitionLog, kept: ActiveSegment, now_ms: int, scratch: Scratc
             if not s.quarantined and s.base_offset < kept.next_offset
         ]
         producers = yield from producers_at(
-            log.context.disk, log.path, log.files, parts, kept.next_offset, now_ms, scratch, _logger.warning
+            log.context.disk,
+            log.path,
+            log.files,
+            parts,
+            kept.next_offset,
+            now_ms,
+            scratch,
+            _logger.warning,
+            rotten,
         )
         snapshot = producers.encode(kept.next_offset) if len(producers) else None
     return mark_of(log, kept, epochs, snapshot)

@@ -117,5 +117,8 @@ class Opener:
         if not found.report.clean or is_changed or has_swapped:
             # The next crash must not scan again what was scanned now, nor judge by another policy than appends have.
             yield from housekeeper.save_point()
+        for base_offset, why in found.rotten.items():
+            rotten = housekeeper.found_rotten(log.segment_of(base_offset), why)
+            found.report.problems.append(str(rotten))
         housekeeper.delete_leftovers(found.leftovers)
         return Opened(log, housekeeper, found.report)

@@ -36,12 +36,15 @@ def producers_at(
     now_ms: int,
     scratch: Scratch,
     tell: Callable[[str], None],
+    rotten: Callable[[int, str], None],
     is_over: Callable[[], bool] = lambda: False,
     within: Callable[[], None] = lambda: None,
 ) -> Job[ProducerTable]:
     """What the batches below `offset` made of the producers. Snapshots that cannot be used are set aside.
-    `is_over`: nobody wants to know any more; what is returned then is not all of it. `within`: called when the offset
-    lies within a batch."""
+    `rotten`: called with the base offset of a segment that cannot be read to its end, and why. What is returned then
+    lacks batches, and would take them again: whoever goes on with it must refuse that segment from now on.
+    `is_over`: nobody wants to know any more; what is returned then is not all of it.
+    `within`: called when the offset lies within a batch."""
     since, producers = yield from _newest_snapshot(disk, path, offset, tell)
     if since == offset:
         return producers
@@ -59,7 +62,7 @@ def producers_at(
             break
         held = files.hold(part.base_offset, write=part.is_growing, clean=part.is_clean_named)
         try:
-            yield from scan_file(
+            end = yield from scan_file(
                 disk,
                 held.file,
                 0,
@@ -72,6 +75,9 @@ def producers_at(
             )
         finally:
             files.release(held)
+        if end.position < part.nbytes and end.next_offset < offset and not is_over():
+            why = end.fault or f"its file ends at byte {end.position}, before {part.nbytes}"
+            rotten(part.base_offset, str(why))
     return producers
 
 

@@ -10,6 +10,7 @@ import errno
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import chain
 from typing import NamedTuple, TypeVar
 
@@ -24,6 +25,7 @@ from ringlog.limits import (
     MIB,
 )
 from ringlog.log.arena import Chunk
+from ringlog.log.events import ReadRefused
 from ringlog.log.extent import Extent, block_ceil, block_floor
 from ringlog.log.index import OffsetIndex, TimeIndex
 from ringlog.log.index_rebuild import complete_index, load_indexes
@@ -35,6 +37,8 @@ from ringlog.records.decode import decode_columns
 from ringlog.records.scan import Scan, scan
 
 _READ_BYTES = 1 * MIB
+MEDIUM_ERRORS = frozenset({errno.EIO, errno.ENODATA, errno.EBADMSG, errno.EUCLEAN, errno.EILSEQ})
+"""What devices and file systems say of blocks that they cannot give, or whose checksums are wrong."""
 T = TypeVar("T")
 
 
@@ -312,8 +316,9 @@ class Reader:
         except FileNotFoundError as error:
             chunk.release()
             raise self._found_corrupt(segment, "its file is missing") from error
-        except OSError:
+        except OSError as error:
             chunk.release()
+            self._tell_refused(segment, error)
             raise
         if got < stop - first:
             chunk.release()
@@ -344,6 +349,15 @@ class Reader:
             raise self._corrupt(segment, str(error)) from error
         except FileNotFoundError as error:
             raise self._found_corrupt(segment, "its file is missing") from error
+        except OSError as error:
+            self._tell_refused(segment, error)
+            raise
+
+    def _tell_refused(self, segment: Segment, error: OSError) -> None:
+        """Not refused from now on, as what is corrupt: perhaps nobody else has it, and a device may recover."""
+        if error.errno in MEDIUM_ERRORS and isinstance(segment, SealedSegment):
+            refuse = partial(self._found_corrupt, segment, f"it cannot be read any more ({error})")
+            self._log.context.events.append(ReadRefused(self._log, segment.base_offset, refuse))
 
     def _must_be_in_range(self, offset: int, bytes_max: int, end_offset: int) -> None:
         log = self._log

@@ -16,7 +16,7 @@ base offset nor epoch: what lay behind the cut could come back as valid at the n
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -79,6 +79,8 @@ class Recovered(NamedTuple):
     report: RecoveryReport
     state: PartitionState | None
     """As it was when the log was last written; None: there was none that could be used."""
+    rotten: Mapping[int, str]
+    """Base offsets of segments that were found to be corrupt below the recovery point, and why: to be refused."""
     leftovers: Sequence[int] = ()
     """Base offsets of segment files that retention or compaction had done with: they may be deleted."""
 
@@ -113,6 +115,7 @@ class Recovery:
         self._report = RecoveryReport()
         self._epochs = EpochHistory()
         self._producers = ProducerTable()
+        self._rotten: dict[int, str] = {}
         self._dense = not gaps_at_append
         """Offsets follow one another without a gap in what is scanned."""
         self._point: MovedPoint | None = None
@@ -158,6 +161,7 @@ class Recovery:
             self._reach_bytes,
             self._report,
             state,
+            self._rotten,
             leftovers,
         )
 
@@ -319,6 +323,7 @@ class Recovery:
             self._now_ms,
             self._scratch,
             self._tell,
+            self._rotten.__setitem__,
         )
 
     def _replay_producers(self, table: np.ndarray) -> None:

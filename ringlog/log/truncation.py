@@ -48,8 +48,8 @@ def truncate_files(
         yield from cut_to_hole(log, housekeeper, now_ms, scratch)
         return
     segment = log.segment_of(offset)
-    kept = yield from _kept_part(log, segment, offset, scratch)
-    mark = yield from mark_at(log, kept, now_ms, scratch)
+    kept = yield from _kept_part(log, housekeeper, segment, offset, scratch)
+    mark = yield from mark_at(log, housekeeper, kept, now_ms, scratch)
     # Batches go as a whole, also one that the log started in the middle of.
     log.log_start_offset = min(log.log_start_offset, kept.next_offset)
     # Index files are left alone: until the new state stands, the old one vouches for what is in them.
@@ -61,7 +61,9 @@ def truncate_files(
     yield from _cut_file(log, segment, kept.position, scratch)
 
 
-def _kept_part(log: PartitionLog, segment: Segment, offset: int, scratch: Scratch) -> Job[ActiveSegment]:
+def _kept_part(
+    log: PartitionLog, housekeeper: Housekeeper, segment: Segment, offset: int, scratch: Scratch
+) -> Job[ActiveSegment]:
     """The segment as it will be: everything before the batch that holds the offset."""
     if segment.quarantined:
         raise CorruptSegment(
@@ -97,7 +99,7 @@ def _kept_part(log: PartitionLog, segment: Segment, offset: int, scratch: Scratc
     finally:
         log.files.release(held)
     if end.fault is not None and end.next_offset < offset:
-        raise CorruptSegment(f"{log.name}: cannot truncate to {offset}: {end.fault}")
+        raise housekeeper.found_rotten(segment, f"cannot truncate to {offset}: {end.fault}")
     return kept
 
 
@@ -125,6 +127,9 @@ def _set_segment_aside(log: PartitionLog, segment: Segment) -> None:
 
 
 def _cut_file(log: PartitionLog, segment: Segment, position: int, scratch: Scratch) -> Job[None]:
+    """Save the end of a segment's file, then cut it off. The shard stands still for the copy: what is cut is what one
+    leader wrote and nobody else had, so mostly a few batches. It is long where a leader took much with acks=1 that no
+    follower could fetch, or after an unclean election; whole segments behind it are renamed, not copied."""
     disk = log.context.disk
     path = log.files.path_of(segment.base_offset)
     if position == segment.position or not disk.exists(path):

@@ -348,6 +348,8 @@ class BrokerMetadata(Body, frozen=True):
     rack: str = ""
     fenced: bool = False
     """It is silent, or has not caught up yet: it leads nothing now."""
+    draining: bool = False
+    """It is to keep nothing: its replicas go to other nodes, and it gets no new ones."""
 
 
 class MetadataReply(Body, frozen=True):

@@ -255,8 +255,9 @@ def _wrong(view: NodeView, rows: list[ProcessStatus], stats: Any, free_share: fl
         wrong.append(f"disk errors closed partitions {int(stats['fenced'].sum())} times; see the node's log")
     if int(stats["holed_partitions"].sum()):
         wrong.append(
-            f"{int(stats['holed_partitions'].sum())} partitions lack records here, which rotted or whose files are "
-            "missing; see the node's log. They are fetched from other replicas in sync, if there are any"
+            f"{int(stats['holed_partitions'].sum())} partitions lack records here, which rotted, cannot be read, or "
+            "whose files are missing; see the node's log. They are fetched from other replicas in sync, if there "
+            "are any"
         )
     if int(stats["disk_full"].sum()):
         free_mb = int(stats["disk_free_bytes"].max()) // 1_000_000

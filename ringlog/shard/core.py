@@ -22,7 +22,7 @@ from ringlog.errors import (
 )
 from ringlog.limits import BATCH_HEADER_BYTES, REPLICA_LAG_MS_DEFAULT
 from ringlog.log.batch import BatchInfo, batch_infos
-from ringlog.log.events import Event, Fenced, Progress, Quarantined, StartMoved, Submitted
+from ringlog.log.events import Event, Fenced, Progress, Quarantined, ReadRefused, StartMoved, Submitted
 from ringlog.log.partition import PartitionLog
 from ringlog.log.store import LogStore
 from ringlog.model import Codec, Durability, LogEnds, TopicPartition
@@ -59,6 +59,7 @@ from ringlog.shard.offset_question import OffsetQuestion
 from ringlog.shard.replica_answers import ReplicaAnswers
 from ringlog.shard.replicating import ReplicationDesk
 from ringlog.shard.splitting import SplitQuestion
+from ringlog.shard.unreadable import UnreadableSegments
 
 _PRODUCE, _FETCH, _RELEASE = int(Api.PRODUCE), int(Api.FETCH), int(NodeApi.RELEASE)
 _ACKS_MASK, _ACKS_ALL, _ACKS_RECEIVED = int(Flag.ACKS_MASK), int(Acks.ALL), int(Acks.RECEIVED)
@@ -114,6 +115,7 @@ class ShardCore:
             incarnation=incarnation,
             lag_ms_max=lag_ms_max,
         )
+        self._unreadable = UnreadableSegments()
         self.is_stirred = True
         """Something has happened that is more than records on their way in or out: what waits for such is to be looked
         after."""
@@ -375,6 +377,8 @@ class ShardCore:
                 _log.error("%s lacks records: %s", hosted.name, event.error)
                 self.hosting.look_for_hole(hosted)
                 self.replication.holed(hosted, self._now_ms)
+            elif isinstance(event, ReadRefused):
+                self._unreadable.refused(hosted, event, self._now_us // 1000)
             elif isinstance(event, StartMoved):
                 self.stats.partitions.started(hosted.partition, event.offset)
                 self.hosting.look_for_hole(hosted)

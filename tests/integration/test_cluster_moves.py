@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from cli.commands import ringlog
 from ringlog import Admin, Producer
+from ringlog.errors import InvalidRequest
 from ringlog.model import TopicPartition
 from tests.support.cluster import ClusterTrial
 from tests.support.node import wait_for
@@ -95,7 +96,19 @@ def test_a_drained_node_keeps_nothing_that_another_one_could(cluster: ClusterTri
         return not any(2 in one.replicas for name in ("loose", "spread") for one in cluster.topic(name))
 
     soon("the drain", has_left)
+
+    def drains() -> list[str | None]:
+        return [node["drain"] for node in command("describe")[0]["nodes"]]
+
+    soon("it is shown", lambda: drains() == [None, "draining", None])
+    with Admin(cluster.bootstrap) as admin:
+        assert len(admin.create_topic("as-it-can", 1).partitions[0].replicas) == 2
+        with pytest.raises(InvalidRequest, match="node 2 is drained"):
+            admin.create_topic("too-many", 1, 3)
+        with pytest.raises(InvalidRequest, match="nothing moves them"):
+            admin.remove_node(2)
     command("drain", 2, "--undo")
+    soon("the end of it", lambda: drains() == [None] * 3)
     with Admin(cluster.bootstrap) as admin:
         [move] = admin.reassign({TopicPartition("loose", 0): [2]})
         assert not move.error, "it may have replicas again"

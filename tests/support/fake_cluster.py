@@ -87,6 +87,7 @@ class FakeCluster:
         self.logs: dict[int, MemoryLog] = defaultdict(MemoryLog)
         self.producer_ids = 1000
         self.fenced: set[int] = set()
+        self.draining: set[int] = set()
         self.controller_id = 1
         self.factors: list[int] = []
         """The replication factors that were asked for."""
@@ -100,7 +101,9 @@ class FakeCluster:
 
     def brokers(self) -> list[messages.BrokerMetadata]:
         return [
-            messages.BrokerMetadata(n, [node.endpoint], "elsewhere", f"r{n}", n in self.fenced)
+            messages.BrokerMetadata(
+                n, [node.endpoint], "elsewhere", f"r{n}", n in self.fenced, n in self.draining
+            )
             for n, node in self.nodes.items()
         ]
 

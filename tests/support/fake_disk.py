@@ -348,7 +348,7 @@ class FakeDisk:
         self._step()
         number = len(self.calls)
         call = Call(number, kind, path, position, length, number + 1 if queued else 0, durable)
-        verdict = self.faults.verdict(number, kind, self._kinds[kind])
+        verdict = self.faults.verdict(number, kind, self._kinds[kind], path)
         self._kinds[kind] += 1
         self.calls.append(call)
         return call, verdict

@@ -41,6 +41,8 @@ class Faults:
     """Room for the content of all files together; what does not fit gets a short write, then ENOSPC."""
     power_loss_at_step: int | None = None
     """The step (`FakeDisk.steps`) that raises PowerLoss instead of happening."""
+    unreadable: set[str] = field(default_factory=set)
+    """Files whose reads all fail with EIO."""
     _by_number: dict[int, int] = field(default_factory=dict)
     _by_kind: dict[tuple[str, int], int] = field(default_factory=dict)
 
@@ -61,8 +63,10 @@ class Faults:
         """The call with this number, a write, moves only its first `nbytes`."""
         self._by_number[number] = nbytes
 
-    def verdict(self, number: int, kind: str, nth: int) -> int | None:
+    def verdict(self, number: int, kind: str, nth: int, path: str = "") -> int | None:
         """What the plan says of a call: None (it works), a negative errno, or the bytes of a short write."""
+        if kind == "read" and path in self.unreadable:
+            return -errnos.EIO
         if number in self._by_number:
             return self._by_number[number]
         return self._by_kind.get((kind, nth))

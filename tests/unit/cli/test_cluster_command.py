@@ -98,6 +98,23 @@ def test_what_is_in_danger_is_named(ask, cluster):
     assert [(node["node"], node["live"]) for node in found["nodes"]] == [(1, True), (2, True), (3, False)]
 
 
+def test_a_node_that_is_drained_is_shown_as_such_also_when_it_is_away(ask, cluster):
+    cluster.draining = {2, 3}
+    cluster.elect(3)
+    states = [(line[0], line[1]) for line in rows(ask("cluster", "describe"))[2:5]]
+    assert states == [("1", "live"), ("2", "drained"), ("3", "away,drained")]
+    cluster.create("orders", 3)
+    result = ask("cluster", "describe")
+    assert [line[1] for line in rows(result)[2:5]] == ["live", "draining", "away,draining"]
+    assert "Node 2 is being drained, and 3 replicas of it are not being moved: " in result.stdout
+    found = json.loads(ask("cluster", "describe", "--json").stdout)
+    assert [(node["live"], node["drain"]) for node in found["nodes"]] == [
+        (True, None),
+        (True, "draining"),
+        (False, "draining"),
+    ]
+
+
 def test_a_cluster_whose_metadata_nobody_leads_is_not_called_healthy(ask, cluster):
     cluster.create("orders", 3)
     cluster.controller_id = -1
@@ -142,3 +159,16 @@ def test_who_calls_moves_off_is_told_so(ask, monkeypatch, words, said):
         "orders-0 stays on 2, 3" if "cancelled" in said else "orders-0 is going to be on 2, 3"
     )
     assert last.startswith(said)
+
+
+def test_a_drain_that_is_not_whole_names_what_stays_and_ends_with_1(ask, monkeypatch):
+    taken = Move(TopicPartition("orders", 0), [1, 2])
+    stays = Move(TopicPartition("orders", 1), [1, 2, 3], "NOT_ENOUGH_BROKERS", "there is none. Add a node")
+    monkeypatch.setattr(Admin, "drain_node", lambda *_, **__: [taken, stays])
+    result = ask("cluster", "drain", 3)
+    assert result.exit_code == 1
+    assert "orders-1 stays: there is none. Add a node (NOT_ENOUGH_BROKERS)" in result.stdout
+    assert (
+        "1 partition (orders-1) cannot leave node 3, which gets no new replicas all the same" in result.stderr
+    )
+    assert "drain 3` again, or take it back with --undo" in result.stderr

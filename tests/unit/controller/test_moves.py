@@ -7,11 +7,12 @@ from collections.abc import Mapping
 import pytest
 
 from ringlog.controller import brokers, isr, leaders, moves
-from ringlog.controller.commands import alter_topic, create_topic
+from ringlog.controller.active import ActiveController
+from ringlog.controller.commands import alter_topic, broker_metadata, create_topic
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Partition, decode_record, encode_record
 from ringlog.controller.topic_config import NOTHING
-from ringlog.errors import ClusterMismatch, InvalidRequest, RinglogError
+from ringlog.errors import ClusterMismatch, InvalidRequest, PartitionBusy, RinglogError
 from ringlog.net.cluster_messages import (
     AlterIsrRequest,
     BrokerHeartbeatRequest,
@@ -31,12 +32,16 @@ def done(image: MetadataImage, outcome):
 def cluster(nodes: int, factor: int, partitions: int = 4) -> MetadataImage:
     image = MetadataImage()
     for node_id in range(1, nodes + 1):
-        request = RegisterBrokerRequest(node_id, f"life-{node_id}", f"disk-{node_id}", [], "", shards=2)
-        epoch = done(image, brokers.register(image, request)).broker_epoch
-        done(image, brokers.heartbeat(image, BrokerHeartbeatRequest(node_id, epoch, 9), committed_version=9))
+        join(image, node_id)
     request = CreateTopicRequest("t", partitions, factor)
     done(image, create_topic(image, request, shards=1, default_partitions=1, nodes=nodes))
     return image
+
+
+def join(image: MetadataImage, node_id: int) -> None:
+    request = RegisterBrokerRequest(node_id, f"life-{node_id}", f"disk-{node_id}", [], "", shards=2)
+    epoch = done(image, brokers.register(image, request)).broker_epoch
+    done(image, brokers.heartbeat(image, BrokerHeartbeatRequest(node_id, epoch, 9), committed_version=9))
 
 
 def partition(image: MetadataImage, index: int = 0) -> Partition:
@@ -134,6 +139,62 @@ def test_a_move_ends_when_it_leaves_as_many_in_sync_as_acknowledgements_need(con
     assert (after.replicas, set(after.isr), after.removing) == ((new, away), {new, away}, ())
 
 
+@pytest.mark.parametrize("target", ["back", "elsewhere"])
+@pytest.mark.parametrize(
+    ("config", "defaults"),
+    [({"min.insync.replicas": "2"}, {}), ({}, {"min.insync.replicas": "2"})],
+    ids=["of the topic", "of the node"],
+)
+def test_a_move_is_not_given_up_while_acknowledgements_need_its_new_replicas(target, config, defaults):
+    image = cluster(nodes=5, factor=2, partitions=1)
+    image.topics["t"].config.update(config)
+    stays, away = partition(image).replicas
+    new, late, other = {1, 2, 3, 4, 5} - {stays, away}
+    reassign(image, ("t", 0, [new, late]))
+    come_into_sync(image, new, defaults=defaults)
+    for record in brokers.fence(image, away):
+        image.replay(record)
+    before = partition(image)
+    assert set(before.isr) == {stays, new}
+    wanted = [] if target == "back" else [stays, other]
+    request = ReassignRequest([PartitionMove("t", 0, wanted)])
+    (result,) = done(image, moves.reassign(image, request, defaults)).moves
+    assert result.error == "PARTITION_BUSY" and "only 1 in sync would be left" in result.message
+    assert partition(image) == before
+    epoch = image.brokers[away].broker_epoch
+    done(image, brokers.heartbeat(image, BrokerHeartbeatRequest(away, epoch, 9), committed_version=9))
+    come_into_sync(image, away, defaults=defaults)
+    (result,) = done(image, moves.reassign(image, request, defaults)).moves
+    assert result.error == "" and new not in partition(image).replicas
+
+
+def test_a_move_whose_new_replicas_are_not_in_sync_is_called_off_however_few_are():
+    image = cluster(nodes=4, factor=2, partitions=1)
+    image.topics["t"].config["min.insync.replicas"] = "2"
+    before = partition(image)
+    reassign(image, ("t", 0, [node for node in (1, 2, 3, 4) if node not in before.replicas]))
+    for record in brokers.fence(image, before.replicas[1]):
+        image.replay(record)
+    (result,) = reassign(image, ("t", 0, [])).moves
+    assert result.error == "" and partition(image).replicas == before.replicas
+
+
+def test_a_drain_is_not_taken_back_from_a_partition_whose_acknowledgements_need_the_new_replica():
+    image = cluster(nodes=4, factor=2, partitions=1)
+    image.topics["t"].config["min.insync.replicas"] = "2"
+    drained, away = partition(image).replicas
+    reassign(image, ("t", 0, [drained, away]))
+    done(image, moves.drain(image, DrainNodeRequest(drained)))
+    (new,) = partition(image).adding
+    for record in brokers.fence(image, away):
+        image.replay(record)
+    come_into_sync(image, new)
+    assert set(partition(image).isr) == {drained, new}, "it waits for the one that is away"
+    (result,) = done(image, moves.drain(image, DrainNodeRequest(drained, undo=True))).moves
+    assert result.error == "PARTITION_BUSY" and set(partition(image).isr) == {drained, new}
+    assert not image.brokers[drained].draining, "the move under way ends all the same"
+
+
 def test_a_move_to_fewer_replicas_than_acknowledgements_need_is_refused():
     image = cluster(nodes=4, factor=3, partitions=1)
     image.topics["t"].config["min.insync.replicas"] = "2"
@@ -217,12 +278,64 @@ def test_a_drained_node_keeps_nothing_and_gets_nothing():
     assert image.brokers[2].draining, "also after a restart"
 
 
+def test_clients_are_told_which_nodes_are_drained():
+    image = cluster(nodes=4, factor=3)
+    done(image, moves.drain(image, DrainNodeRequest(2)))
+    assert {one.node_id for one in broker_metadata(image) if one.draining} == {2}
+
+
 def test_a_drain_without_another_node_says_so_and_moves_nothing():
     image = cluster(nodes=3, factor=3)
     before = dict(image.partitions)
     reply = done(image, moves.drain(image, DrainNodeRequest(3)))
     assert {result.error for result in reply.moves} == {"NOT_ENOUGH_BROKERS"}
     assert image.partitions == before
+
+
+def test_a_drain_that_is_asked_for_again_tells_what_is_under_way_and_changes_nothing():
+    image = cluster(nodes=4, factor=3, partitions=8)
+    first = done(image, moves.drain(image, DrainNodeRequest(2))).moves
+    outcome = moves.drain(image, DrainNodeRequest(2))
+    assert outcome.records == []
+    assert done(image, outcome).moves == first
+    all_in_sync(image)
+    assert done(image, moves.drain(image, DrainNodeRequest(2))).moves == []
+
+
+def test_a_partition_that_cannot_leave_a_node_is_told_with_the_reason_and_the_ways_out():
+    image = cluster(nodes=5, factor=3, partitions=1)
+    stay, other, gone = partition(image).replicas
+    drained, away = {1, 2, 3, 4, 5} - set(partition(image).replicas)
+    done(image, moves.drain(image, DrainNodeRequest(drained)))
+    for record in brokers.fence(image, away):
+        image.replay(record)
+    (result,) = done(image, moves.drain(image, DrainNodeRequest(gone))).moves
+    assert f"node {drained} is drained, node {away} is away" in result.message
+    assert f"start node {away}, or `ringlog cluster drain {drained} --undo`" in result.message
+    assert f"`ringlog cluster reassign t --partition 0 --replicas {stay},{other}`" in result.message
+    (fewer,) = reassign(image, ("t", 0, [stay, other])).moves
+    assert fewer.error == "" and gone not in partition(image).replicas, "what it advises can be done"
+
+
+def test_the_only_replica_of_a_partition_is_not_advised_away():
+    image = cluster(nodes=1, factor=1, partitions=1)
+    (result,) = done(image, moves.drain(image, DrainNodeRequest(1))).moves
+    assert result.message == (
+        "t-0 has replicas on 1, and no other node could take that of node 1: there is none. Add a node"
+    )
+
+
+def test_who_removes_a_node_that_nothing_moves_off_is_not_told_to_wait():
+    image = cluster(nodes=3, factor=3, partitions=7)
+    done(image, moves.drain(image, DrainNodeRequest(3)))
+    with pytest.raises(InvalidRequest, match=r"there is none\. Add a node") as caught:
+        moves.drain(image, DrainNodeRequest(3, remove=True))
+    assert "t-0, t-1, t-2, t-3, t-4 and 2 more, and nothing moves them" in str(caught.value)
+    join(image, 4)
+    assert "Use `ringlog cluster drain 3` again" in refused(image, 3)
+    done(image, moves.drain(image, DrainNodeRequest(3)))
+    with pytest.raises(PartitionBusy, match="which are being moved"):
+        moves.drain(image, DrainNodeRequest(3, remove=True))
 
 
 def test_a_topic_that_only_a_drained_node_could_keep_is_refused_at_once_and_with_the_reason():
@@ -235,6 +348,37 @@ def test_a_topic_that_only_a_drained_node_could_keep_is_refused_at_once_and_with
     done(
         image, create_topic(image, CreateTopicRequest("newer", 1, 3), shards=1, default_partitions=1, nodes=3)
     )
+
+
+def test_a_topic_that_names_no_replicas_counts_on_no_drained_node():
+    image = cluster(nodes=3, factor=2)
+    done(image, moves.drain(image, DrainNodeRequest(3)))
+    request = CreateTopicRequest("new", 1, -1)
+    done(image, create_topic(image, request, shards=1, default_partitions=1, nodes=3))
+    (number,) = image.topics["new"].partitions
+    assert set(image.partitions[number].replicas) == {1, 2}
+    for node_id in (1, 2):
+        done(image, moves.drain(image, DrainNodeRequest(node_id)))
+    with pytest.raises(InvalidRequest, match="0 nodes take replicas"):
+        create_topic(image, CreateTopicRequest("newer", 1, -1), shards=1, default_partitions=1, nodes=3)
+
+
+@pytest.mark.parametrize("members", [3, 2], ids=["named by --cluster", "left out of --cluster"])
+def test_a_topic_that_names_no_replicas_counts_on_no_node_that_was_removed(members):
+    image = cluster(nodes=3, factor=1)
+    active = ActiveController(image, [], session_ms=1_000, now_ms=0.0, nodes=members)
+
+    def made(request) -> list[int]:
+        outcome = active.judge(request, committed_version=9, now_ms=0.0)
+        active.appended(outcome.records)
+        return [len(one.replicas) for one in outcome.records if isinstance(one, Partition)]
+
+    made(DrainNodeRequest(3))
+    assert made(CreateTopicRequest("drained", 1, -1)) == [2]
+    all_in_sync(active.planned)
+    active.appended(brokers.fence(active.planned, 3))
+    made(DrainNodeRequest(3, remove=True))
+    assert made(CreateTopicRequest("removed", 1, -1)) == [2]
 
 
 def test_a_drain_is_taken_back():

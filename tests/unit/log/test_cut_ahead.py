@@ -11,7 +11,7 @@ from ringlog.limits import MIB, SEGMENT_BYTES_MIN
 from ringlog.log import cut_ahead, producer_replay
 from ringlog.log.batch import batch_infos
 from ringlog.log.events import Progress
-from ringlog.log.names import SNAPSHOT, offset_name
+from ringlog.log.names import LOG, SNAPSHOT, offset_name
 from ringlog.log.settings import FlushPolicy, LogSettings
 from ringlog.log.verify import verify_partition
 from ringlog.model import TopicPartition
@@ -276,3 +276,14 @@ def test_a_crash_at_any_moment_leaves_the_log_as_it_was():
         after.close()
         assert not [one for one in verify_partition(after.disk, after.path) if one.is_violation]
     assert moment > 8
+
+
+def test_rot_that_is_found_on_the_way_is_a_hole_and_no_snapshot_is_taken():
+    world = filled()
+    path = f"{world.path}/{offset_name(4, LOG)}"
+    content = bytearray(world.fake.content(path))
+    content[100] ^= 1
+    world.fake.put(path, bytes(content))
+    prepared(world)
+    assert world.log.hole_offset == 4
+    assert not has_snapshot(world)

@@ -38,10 +38,10 @@ def path_of(world: LogWorld, base_offset: int) -> str:
     return f"{world.path}/{offset_name(base_offset, LOG)}"
 
 
-def rot(world: LogWorld, base_offset: int) -> None:
+def rot(world: LogWorld, base_offset: int, at: int = 100) -> None:
     path = path_of(world, base_offset)
     content = bytearray(world.fake.content(path))
-    content[100] ^= 1
+    content[at] ^= 1
     world.fake.put(path, bytes(content))
 
 
@@ -307,3 +307,78 @@ def test_a_crash_at_any_moment_of_the_cut_leaves_the_hole_or_the_whole_part_neve
         with after.store.read_now(after.partition, 4, MIB) as slices:
             assert slices.next_offset == 8
     assert outcomes == {"all of it", "some of it", "hole", "whole"}
+
+
+def forget_snapshots(world: LogWorld) -> None:
+    """What is known of producers is in the batches alone."""
+    for name, _ in world.disk.list_dir(world.path):
+        if name.endswith(".snapshot"):
+            world.disk.remove(f"{world.path}/{name}")
+
+
+def with_two_producers() -> LogWorld:
+    """Producer 9 wrote once, the sixth of 21 batches; producer 7 all the others."""
+    world = LogWorld(settings=LogSettings(segment_bytes=SEGMENT_BYTES_MIN))
+    for number in range(21):
+        if number and number % 4 == 0:
+            world.log.roll(world.now_ms)
+        world.append(b"%06d" % number, producer=(9, 0, 0) if number == 5 else (7, 0, number - (number > 5)))
+        world.settle()
+    world.evict_all()
+    return world
+
+
+@pytest.mark.parametrize("shortened", [False, True])
+def test_a_cut_whose_producers_cannot_be_read_finds_the_hole_instead(shortened):
+    """Else producer 9 would be unknown, and its batch be taken a second time."""
+    world = with_two_producers()
+    forget_snapshots(world)
+    if shortened:
+        world.log.files.close()
+        world.fake.put(path_of(world, 4), b"")
+    else:
+        rot(world, 4)
+    with pytest.raises(CorruptSegment):
+        world.store.truncate(world.partition, 18, now_ms=world.now_ms)
+    assert (world.log.hole_offset, world.log.next_offset, world.log.status) == (4, 21, LogStatus.OPEN)
+    assert any(isinstance(event, Quarantined) for event in world.settle())
+    cut(world)
+    assert world.log.next_offset == 4
+    assert world.append(b"%06d" % 3, producer=(7, 0, 3), leader_epoch=9).repeated
+
+
+def test_rot_behind_a_cut_is_no_hole():
+    world = with_two_producers()
+    forget_snapshots(world)
+    rot(world, 12)
+    world.store.truncate(world.partition, 10, now_ms=world.now_ms)
+    assert (world.log.hole_offset, world.log.next_offset) == (None, 10)
+    assert world.append(b"%06d" % 5, producer=(9, 0, 0)).repeated
+
+
+def test_a_cut_into_a_segment_that_is_rotten_below_it_finds_the_hole_instead():
+    world = with_two_producers()
+    world.log.segments[1].offsets = world.log.segments[1].times = None  # type: ignore[union-attr]
+    rot(world, 4)
+    with pytest.raises(CorruptSegment, match="cannot truncate to 7"):
+        world.store.truncate(world.partition, 7, now_ms=world.now_ms)
+    assert world.log.hole_offset == 4
+    cut(world)
+    assert world.log.next_offset == 4
+
+
+@pytest.mark.parametrize(("base_offset", "is_clean"), [(4, True), (4, False), (20, True)])
+def test_a_log_whose_producers_cannot_be_read_is_opened_with_the_hole(is_clean, base_offset):
+    """Also in the active segment, below the recovery point: what comes next goes to another one."""
+    world = with_two_producers()
+    if is_clean:
+        world.close()
+    forget_snapshots(world)
+    rot(world, base_offset, at=70)
+    after = world.reopened(world.fake.after_death(1))
+    assert (after.log.hole_offset, after.log.next_offset) == (base_offset, 21)
+    assert any(isinstance(event, Quarantined) for event in after.settle())
+    after.append(b"goes on", producer=(8, 0, 0))
+    after.settle()
+    again = after.reopened(after.fake.after_death(2))
+    assert (again.log.hole_offset, again.log.next_offset) == (base_offset, 22)

@@ -112,7 +112,7 @@ def test_a_node_that_knows_no_cluster_names_no_brokers_and_no_replicas():
 def test_a_cluster_survives_its_encoding():
     place = PartitionMetadata(0, 7, 513, 2, 4, [2, 1, 3], [2, 3])
     topic = messages.TopicMetadata("t", "", 1, [place], {})
-    brokers = [BrokerMetadata(1, ["tcp://h:1"], "host"), BrokerMetadata(2, [], "", "north", True)]
+    brokers = [BrokerMetadata(1, ["tcp://h:1"], "host"), BrokerMetadata(2, [], "", "north", True, True)]
     reply = MetadataReply("c", 1, 5, [], "host", 9, [topic], {}, brokers, 2)
     assert decode_body(encode_body(reply), MetadataReply) == reply
 
