@@ -36,9 +36,7 @@
 // `bytes` counts header and body, so it is never 0 for a message: a zero word means "nothing yet". The
 // writer zeroes the word behind a message before it publishes the message, and keeps those 8 bytes free.
 // Where a message does not fit before the end of the data area, a message of kind kKindPadding fills it up
-// exactly, and the message starts at place 0; the two are published together. So does a large message that finds
-// the ring empty, where there is room before the place that it would have: what was used a moment ago is in the
-// caches still, and a ring that walked through all of its memory would find none of it there.
+// exactly, and the message starts at place 0; the two are published together.
 #pragma once
 #include <bit>
 #include <cstddef>
@@ -69,9 +67,6 @@ inline constexpr uint32_t kKindPadding = 0xffffffff;
 // A quarter of the ring for header and body together. A message then fits into an empty ring wherever it
 // starts, padding included, so FULL always means "later" and never "not in this ring".
 constexpr uint64_t body_bytes_max(uint64_t capacity) { return capacity / 4 - kMessageHeaderBytes; }
-
-// From this size on, where a message lies is worth a look at the reader's line.
-constexpr uint64_t large_bytes(uint64_t capacity) { return capacity / 64; }
 
 constexpr uint64_t aligned(uint64_t bytes) { return (bytes + kWordBytes - 1) & ~(kWordBytes - 1); }
 constexpr bool is_aligned(uint64_t position) { return position % kWordBytes == 0; }

@@ -155,12 +155,7 @@ private:
         spot.bytes = kMessageHeaderBytes + body_bytes;
         const uint64_t room = aligned(spot.bytes);
         const uint64_t to_end = memory_.capacity() - memory_.place(end_);
-        bool starts_over = room > to_end;
-        if (!starts_over && room >= large_bytes(memory_.capacity()) && memory_.place(end_) >= room + kWordBytes) {
-            if (const auto answer = look_at_consumer(); answer != RingAnswer::kOk) return answer;
-            starts_over = consumer_seen_ == end_;
-        }
-        spot.padding = starts_over ? to_end : 0;
+        spot.padding = room > to_end ? to_end : 0;
         spot.message = end_ + spot.padding;
         // The last word is the zero behind the message.
         const uint64_t needed_end = spot.message + room + kWordBytes;

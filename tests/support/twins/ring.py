@@ -87,8 +87,7 @@ class Writer(Side):
     def __init__(self, buffer: bytearray, generation: int) -> None:
         super().__init__(buffer, generation, WRITER_STATE)
         self.position = self.memory.u64(PRODUCER_POSITION)
-        self.claimed: tuple[int, int] | None = None
-        """Where the claimed message's header goes, and how long its body is."""
+        self.claimed: int | None = None
 
     def check_usable(self) -> None:
         self.check_generation()
@@ -100,11 +99,10 @@ class Writer(Side):
         if body_bytes > self.body_bytes_max:
             raise InvalidRequest("too large")
         room = aligned(WORD + body_bytes)
-        start, consumer = self.position, self.memory.u64(CONSUMER_POSITION)
-        is_large, fits_before = room >= self.capacity // 64, room + WORD <= start % self.capacity
-        if room > self.to_end(start) or (is_large and fits_before and consumer == start):
+        start = self.position
+        if room > self.to_end(start):
             start += self.to_end(start)
-        if start + room + WORD - consumer > self.capacity:
+        if start + room + WORD - self.memory.u64(CONSUMER_POSITION) > self.capacity:
             return None
         return start
 
@@ -116,14 +114,16 @@ class Writer(Side):
         start = self.message_position(body_bytes)
         if start is None:
             return None
-        self.claimed = start, body_bytes
+        self.claimed = body_bytes
         return self.offset(start) + WORD
 
     def commit(self, kind: int) -> None:
         if self.claimed is None or kind == KIND_PADDING:
             raise InvalidRequest("no claim")
         self.check_usable()
-        (start, body_bytes), self.claimed = self.claimed, None
+        body_bytes, self.claimed = self.claimed, None
+        start = self.message_position(body_bytes)
+        assert start is not None, "nothing takes room away from a claim"
         self.publish(start, body_bytes, kind)
 
     def abort(self) -> None:

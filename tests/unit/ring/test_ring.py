@@ -59,21 +59,6 @@ def test_a_full_ring_says_so_and_takes_more_after_a_release(ring) -> None:
     assert writer.write(largest)
 
 
-def test_large_messages_that_are_read_one_by_one_stay_in_the_same_memory(ring) -> None:
-    """It is in the caches still: twice the room of a message is all that they use."""
-    writer, reader = ring.writer(), ring.reader()
-    places = set()
-    for _ in range(20):
-        assert writer.write(bytes(400))
-        ((_, offset, _),) = reader._native.walk(1)
-        places.add(offset)
-        reader.release()
-    assert max(places) < _kernel.RING_HEADER_BYTES + 3 * 408
-    assert writer.write(bytes(8))  # a small one goes on where the last one ended
-    ((_, offset, _),) = reader._native.walk(1)
-    assert offset not in places
-
-
 def test_write_many_says_how_many_fitted(ring) -> None:
     writer, reader = ring.writer(), ring.reader()
     offsets = np.arange(101) * 64
