@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cli.printable import printable
+from cli.quiet import quiet
 from cli.screen import say_above_bar
 from ringlog.errors import NodeUnavailable, RequestTimeout, RinglogError
 
@@ -46,6 +47,8 @@ def _watch(producer: Producer, tries_s: float, ended: threading.Event) -> None:
             since_s = now_s
         elif now_s - since_s >= TELL_AFTER_S:
             say_above_bar(_line(reason, tries_s))
+            with quiet("ringlog.client.outage"):
+                ended.wait()
             return
 
 
