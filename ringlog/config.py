@@ -37,7 +37,6 @@ from ringlog.limits import (
 )
 
 DEFAULT_LISTEN = "tcp://127.0.0.1:9400"
-DEFAULT_BOOTSTRAP = "127.0.0.1:9400"
 CONFIG_NAME = "node.toml"
 
 
@@ -258,16 +257,6 @@ def default_data_dir(environment: Mapping[str, str] = os.environ) -> str:
 def named_data_dir(environment: Mapping[str, str] = os.environ) -> str | None:
     """RINGLOG_DATA_DIR, if it says something."""
     return environment.get("RINGLOG_DATA_DIR") or None
-
-
-def default_bootstrap(environment: Mapping[str, str] = os.environ) -> str:
-    """Where clients look for a node: RINGLOG_BOOTSTRAP, or the default port of this host."""
-    return named_bootstrap(environment) or DEFAULT_BOOTSTRAP
-
-
-def named_bootstrap(environment: Mapping[str, str] = os.environ) -> str | None:
-    """RINGLOG_BOOTSTRAP, if it says something."""
-    return environment.get("RINGLOG_BOOTSTRAP") or None
 
 
 def config_path_of(data_dir: str) -> str:

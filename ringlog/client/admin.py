@@ -85,7 +85,7 @@ class TopicInfo:
 
 
 class Admin:
-    """Manages topics. `Admin().create_topic("readings", num_partitions=4)`."""
+    """Manages topics. `Admin().create_topic("readings", num_partitions=4)`. `bootstrap` as that of a Producer."""
 
     def __init__(self, bootstrap: str | None = None, **settings: Any) -> None:
         if bootstrap is not None:

@@ -53,6 +53,8 @@ class Producer:
 
     `producer.produce("readings", b"21.5", key=b"hall").result(5).offset` waits for one record; without `result`, many
     are on their way at once, and `flush()` waits for all. Settings are those of `ProducerSettings`, by Kafka's names.
+    `bootstrap` is where nodes listen, `host:port` with commas between several; without it the environment variable
+    RINGLOG_BOOTSTRAP says so, or it is 127.0.0.1:9400. While none answers, a warning is logged after three seconds.
     With acks=0 a record is done when it has left: the offset is -1 and the durability "none". A node that is behind
     holds such a producer up as it does others; what it cannot take for another reason is lost without a word.
 

@@ -6,7 +6,6 @@ import pytest
 
 from ringlog.config import (
     NodeConfig,
-    default_bootstrap,
     default_data_dir,
     load_config,
     parse_cores,
@@ -92,11 +91,6 @@ def test_other_hosts_need_the_word_insecure(listen):
 def test_the_data_directory_follows_the_environment():
     assert default_data_dir({"RINGLOG_DATA_DIR": "/d", "HOME": "/h"}) == "/d"
     assert default_data_dir({"XDG_DATA_HOME": "/xdg", "HOME": "/h"}) == "/xdg/ringlog"
-
-
-def test_the_bootstrap_address_follows_the_environment():
-    assert default_bootstrap({"RINGLOG_BOOTSTRAP": "db:1"}) == "db:1"
-    assert default_bootstrap({}) == "127.0.0.1:9400"
 
 
 def test_without_a_number_there_is_a_shard_for_each_core():
