@@ -124,6 +124,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
                     "1@HOST:PORT,2@HOST:PORT,3@HOST:PORT, or leave them out"
                 )
             return
+        if not self.node_id and self.node_id not in members:
+            raise InvalidRequest(
+                f"node_id is missing. Say with --node-id which of {', '.join(map(str, members))} in "
+                f"cluster={self.cluster!r} this node is"
+            )
         if self.node_id not in members:
             raise InvalidRequest(
                 f"node_id={self.node_id} is not in cluster={self.cluster!r}. Say with --node-id which of "

@@ -294,6 +294,11 @@ def check_topic_name(name: str) -> None:
         )
 
 
+def refused_topic(given: object) -> TypeError:
+    """What to raise for a topic that is no text."""
+    return TypeError(f"topic must be a str, not {type(given).__name__}")
+
+
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise InvalidRequest(f"{name} must be one of {', '.join(allowed)}, not {value!r}")

@@ -186,3 +186,12 @@ def test_metrics_for_other_hosts_are_refused_with_what_they_would_show_and_nothi
 def test_an_address_of_metrics_is_a_host_and_a_port(wrong):
     with pytest.raises(InvalidRequest, match="use HOST:PORT"):
         NodeConfig(data_dir="/tmp/x", metrics_listen=wrong)
+
+
+def test_a_node_of_a_cluster_that_is_not_told_which_one_it_is_says_so():
+    with pytest.raises(
+        InvalidRequest, match=r"node_id is missing\. Say with --node-id which of 1, 2 in cluster="
+    ):
+        NodeConfig(data_dir="/d", cluster="1@127.0.0.1:9411,2@127.0.0.1:9421")
+    with pytest.raises(InvalidRequest, match="node_id=3 is not in cluster="):
+        NodeConfig(data_dir="/d", node_id=3, cluster="1@127.0.0.1:9411,2@127.0.0.1:9421")
