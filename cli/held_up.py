@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cli.printable import printable
+from cli.quiet import quiet
 from cli.screen import say_above_bar
+from ringlog.errors import NodeUnavailable, RequestTimeout, RinglogError
 
 if TYPE_CHECKING:
     from ringlog import Producer
-    from ringlog.errors import RinglogError
 
 TELL_AFTER_S = 1.0
 """A shard that is started anew, or a leader that changes, is back sooner."""
@@ -46,12 +47,18 @@ def _watch(producer: Producer, tries_s: float, ended: threading.Event) -> None:
             since_s = now_s
         elif now_s - since_s >= TELL_AFTER_S:
             say_above_bar(_line(reason, tries_s))
+            with quiet("ringlog.client.outage"):
+                ended.wait()
             return
 
 
 def _line(reason: RinglogError, tries_s: float) -> str:
+    """What is told: of a refusal, or of silence, which is none.
+
+    >>> _line(NodeUnavailable("the connection was lost"), 120)[:70]
+    'ringlog: no node answers for now: NODE_UNAVAILABLE, the connection was'
+    """
     why = printable(f"{reason.code}, {str(reason).rstrip('.')}")
-    return (
-        f"ringlog: the node refuses the records for now: {why}. "
-        f"It is tried again for up to {tries_s:.0f} s; Ctrl-C ends it."
-    )
+    is_silent = isinstance(reason, NodeUnavailable | RequestTimeout)
+    what = "no node answers for now" if is_silent else "the node refuses the records for now"
+    return f"ringlog: {what}: {why}. It is tried again for up to {tries_s:.0f} s; Ctrl-C ends it."

@@ -89,7 +89,8 @@ def verify(ctx: click.Context, directory: str, compacted: bool, as_json: bool) -
 
     DIR is the directory of a partition, or a data directory with such directories in it. Stop the node first, or
     verify a copy: files that change meanwhile look broken. Violations make the exit code 1, files that cannot be read
-    5; notes (what was set aside, what the next open will cut) do not.
+    5; notes (what was set aside, what the next open will cut) do not. With --json each has a line; else space reserved
+    behind the logs of several partitions has one for all.
 
     \b
     Examples:

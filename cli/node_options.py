@@ -34,7 +34,8 @@ def data_dir_of_node(given: str | None, bootstrap: str | None) -> str:
     With an address, InvalidRequest unless the node of that directory listens there: nobody shall stop another node
     than the one that he named. RINGLOG_BOOTSTRAP is such an address where nothing says which directory is meant.
     """
-    from ringlog.config import named_bootstrap, named_data_dir
+    from ringlog.client.settings import named_bootstrap
+    from ringlog.config import named_data_dir
 
     data_dir = chosen_data_dir(given)
     if bootstrap is not None:

@@ -186,6 +186,8 @@ def delete(names: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> 
 def delete_records(name: str, starts: tuple[str, ...], yes: bool, bootstrap: str, as_json: bool) -> None:
     """Delete the records of partitions that lie before an offset; -1 for all.
 
+    Space is freed by whole segments; a partition of which everything is deleted frees all of its own.
+
     \b
     Examples:
       ringlog topic delete-records orders 0=1000

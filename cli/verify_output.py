@@ -48,6 +48,7 @@ def verify_paths(disk: Disk, partitions: list[str], *, compacted: bool, as_json:
     total_bytes = sum(sum(sizes) for sizes in segments_by_path.values())
     violations = notes = 0
     unreadable = False
+    reserved: list[Finding] = []
     with _progress(total_bytes) as on_progress:
         for path in partitions:
             findings = iter_findings(disk, path, compacted=compacted, on_progress=on_progress)
@@ -56,7 +57,11 @@ def verify_paths(disk: Disk, partitions: list[str], *, compacted: bool, as_json:
                     unreadable |= finding.rule is Rule.READABLE
                     violations += finding.is_violation
                     notes += not finding.is_violation
-                    sys.stdout.write(_json(finding) if as_json else f"{printable(str(finding))}\n")
+                    if finding.rule is Rule.PREALLOCATED and not as_json:
+                        reserved.append(finding)
+                    else:
+                        sys.stdout.write(_json(finding) if as_json else f"{printable(str(finding))}\n")
+    sys.stdout.write(_reserved_text(reserved))
     summary = {
         "partitions": len(partitions),
         "segments": segments,
@@ -79,6 +84,13 @@ def _segment_sizes(disk: Disk, path: str) -> list[int]:
         for name, size in disk.list_dir(path)
         if (known := known_file(name)) and known.is_live and known.kind is FileKind.SEGMENT
     ]
+
+
+def _reserved_text(notes: list[Finding]) -> str:
+    """What is said of space behind logs: every partition has some that was not stopped cleanly, so one line for all."""
+    if len(notes) < 2:
+        return "".join(f"{printable(str(finding))}\n" for finding in notes)
+    return f"note: {len(notes)} segments have space reserved behind the log, until they are closed [preallocated]\n"
 
 
 def _json(finding: Finding) -> str:

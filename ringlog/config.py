@@ -37,7 +37,6 @@ from ringlog.limits import (
 )
 
 DEFAULT_LISTEN = "tcp://127.0.0.1:9400"
-DEFAULT_BOOTSTRAP = "127.0.0.1:9400"
 CONFIG_NAME = "node.toml"
 
 
@@ -125,6 +124,11 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
                     "1@HOST:PORT,2@HOST:PORT,3@HOST:PORT, or leave them out"
                 )
             return
+        if not self.node_id and self.node_id not in members:
+            raise InvalidRequest(
+                f"node_id is missing. Say with --node-id which of {', '.join(map(str, members))} in "
+                f"cluster={self.cluster!r} this node is"
+            )
         if self.node_id not in members:
             raise InvalidRequest(
                 f"node_id={self.node_id} is not in cluster={self.cluster!r}. Say with --node-id which of "
@@ -258,16 +262,6 @@ def default_data_dir(environment: Mapping[str, str] = os.environ) -> str:
 def named_data_dir(environment: Mapping[str, str] = os.environ) -> str | None:
     """RINGLOG_DATA_DIR, if it says something."""
     return environment.get("RINGLOG_DATA_DIR") or None
-
-
-def default_bootstrap(environment: Mapping[str, str] = os.environ) -> str:
-    """Where clients look for a node: RINGLOG_BOOTSTRAP, or the default port of this host."""
-    return named_bootstrap(environment) or DEFAULT_BOOTSTRAP
-
-
-def named_bootstrap(environment: Mapping[str, str] = os.environ) -> str | None:
-    """RINGLOG_BOOTSTRAP, if it says something."""
-    return environment.get("RINGLOG_BOOTSTRAP") or None
 
 
 def config_path_of(data_dir: str) -> str:

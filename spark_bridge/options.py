@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ringlog.client.settings import DEFAULT_BOOTSTRAP, endpoints_of
+from ringlog.client.settings import default_bootstrap, endpoints_of
 from ringlog.errors import InvalidRequest
 from ringlog.model import TopicPartition
 from spark_bridge.bad_values import MODES
@@ -104,7 +104,7 @@ def source_options(given: Mapping[str, str], streaming: bool | None = None) -> S
         raise InvalidRequest(
             "option 'columns' leaves out 'value', and 'valueFormat' says what is in it: say one of them"
         )
-    bootstrap = options.get("bootstrap", DEFAULT_BOOTSTRAP)
+    bootstrap = options.get("bootstrap") or default_bootstrap()
     endpoints_of(bootstrap)
     starting = _offsets(options, "startingOffsets", LATEST if streaming else EARLIEST)
     starting_ms = _number(options, "startingTimestamp", 0)

@@ -73,8 +73,8 @@ class SinkOptions:
     """Settings of each task's producer."""
 
     @property
-    def bootstrap(self) -> str | None:
-        return self.producer.get("bootstrap")
+    def bootstrap(self) -> str:
+        return str(self.producer["bootstrap"])
 
     @property
     def delivery_timeout_s(self) -> float:
@@ -84,8 +84,8 @@ class SinkOptions:
 def sink_options(given: Mapping[str, str]) -> SinkOptions:
     """Checked options. InvalidRequest names the right one for each that is wrong.
 
-    >>> sink_options({"topic": "orders", "batchSize": "65536"})
-    SinkOptions(topic='orders', producer={'batch_size': 65536, 'max_block_ms': 120000})
+    >>> sink_options({"topic": "orders", "bootstrap": "db1:9400", "batchSize": "65536"}).producer
+    {'bootstrap': 'db1:9400', 'batch_size': 65536, 'max_block_ms': 120000}
     >>> sink_options({"topics": "orders"})
     Traceback (most recent call last):
     ringlog.errors.InvalidRequest: the ringlog sink has no option 'topics'; did you mean 'topic'?
@@ -110,6 +110,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     if topic == "":
         raise InvalidRequest("option topic is empty: name a topic, or leave it out and have a column `topic`")
     known = settings_of(ProducerSettings, settings)
+    settings["bootstrap"] = known.bootstrap  # as it is here: the environment of executors may be another one
     # A full buffer means that the node is slower than Spark; only a node that takes nothing at all is an error.
     settings["max_block_ms"] = known.delivery_timeout_ms
     return SinkOptions(topic, settings)

@@ -19,7 +19,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
-def load_options(topic: str, partitions: int, count_help: str) -> Callable[[Command], Command]:
+def load_options(
+    topic: str, partitions: int, count_help: str, topic_help: str = "Created when it is missing."
+) -> Callable[[Command], Command]:
     """The options that all benchmarks take."""
     options = (
         click.option(
@@ -48,7 +50,7 @@ def load_options(topic: str, partitions: int, count_help: str) -> Callable[[Comm
             show_default=True,
             help="Of the topic, when it is created.",
         ),
-        click.option("--topic", default=topic, show_default=True, help="Created when it is missing."),
+        click.option("--topic", default=topic, show_default=True, help=topic_help),
         client_options,
     )
 
@@ -80,6 +82,8 @@ def bench() -> None:
 def produce(**options: Any) -> None:
     """Send records, and time each from its sending to its acknowledgement. The topic is kept.
 
+    Ctrl-C ends it, with the figures so far.
+
     \b
     Examples:
       ringlog bench produce
@@ -93,7 +97,12 @@ def produce(**options: Any) -> None:
 
 
 @bench.command()
-@load_options("bench", 16, "Stop after so many records; 1,000,000 when --seconds is not given either.")
+@load_options(
+    "bench",
+    16,
+    "Stop after so many records; 1,000,000 when --seconds is not given either.",
+    "The default one is created when it is missing; another one must be there.",
+)
 def consume(**options: Any) -> None:
     """Read the topic from its start, and time each poll. A topic with fewer records than needed is filled first.
 

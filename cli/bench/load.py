@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 IN_FLIGHT_BYTES_MAX = 16 * MIB
 """Enough that a node never waits for us; more would only be latency of our own buffer."""
-ANSWER_TIMEOUT_S = 120.0
+ANSWER_TIMEOUT_S = 150.0
+"""Longer than the producer's own delivery timeout, which speaks first."""
 PROGRESS_S = 0.1
 
 OnProgress = Callable[[Outcome], None]

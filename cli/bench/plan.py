@@ -11,6 +11,8 @@ BATCH_OVERHEAD_BYTES = 128
 """More than a batch of one record has beside its value."""
 CHUNK_RECORDS_MAX = 10_000
 COUNT_DEFAULT = 1_000_000
+TOPIC_DEFAULT = "bench"
+"""Of `produce`, and of `consume`, which makes no other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,8 +69,10 @@ def people_text(found: dict[str, Any], latency_of: str) -> str:
       5 records/s   1.0 MB/s
       send to acknowledgement: p50 0.000 ms   p99 0.000 ms   p99.9 0.000 ms   longest 0.000 ms
     """
+    how = f", {found['durability']}" if found["durability"] else ""
+    so_far = "; interrupted, so far:" if found.get("interrupted") else ""
     return (
-        f"{counted(found['records'], 'record')} in {found['seconds']:.2f} s, {found['durability']}\n"
+        f"{counted(found['records'], 'record')} in {found['seconds']:.2f} s{how}{so_far}\n"
         f"  {found['records_per_s']:,.0f} records/s   {found['mb_per_s']:,.1f} MB/s\n"
         f"  {latency_of}: p50 {found['p50_ms']:.3f} ms   p99 {found['p99_ms']:.3f} ms   "
         f"p99.9 {found['p999_ms']:.3f} ms   longest {found['max_ms']:.3f} ms\n"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -21,9 +22,11 @@ from cli.bench.sketch import Sketch
 from cli.bench.values import make_values
 from cli.clients import open_producer
 from cli.failures import ExitCode, drop_output, exit_code, failure_line
+from cli.held_up import telling_what_holds_up
 from ringlog.errors import NodeFailed, RinglogError
 
 LINGER_MS = 5
+DELIVERY_TIMEOUT_S = 120.0
 
 
 def run_share(
@@ -32,10 +35,19 @@ def run_share(
     """Send one producer's share of the plan, once `ready` returns."""
     count, rate = plan.share(number)
     values = make_values(plan.chunk_records, plan.record_size, seed=number + 1)
-    settings = {"acks": plan.acks, "compression_type": plan.codec, "linger_ms": LINGER_MS}
+    settings = {
+        "acks": plan.acks,
+        "compression_type": plan.codec,
+        "linger_ms": LINGER_MS,
+        "delivery_timeout_ms": int(DELIVERY_TIMEOUT_S * 1000),
+    }
     if plan.acks == "0":
         settings["enable_idempotence"] = False
-    with open_producer(plan.bootstrap, **settings) as producer:
+    with (
+        open_producer(plan.bootstrap, **settings) as producer,
+        # What holds one up holds all up, and one line is enough.
+        telling_what_holds_up(producer, DELIVERY_TIMEOUT_S) if number == 0 else nullcontext(),
+    ):
         load = Load(producer, plan.topic, values, count=count, seconds=plan.seconds, rate=rate)
         ready()
         return load.run(on_progress)

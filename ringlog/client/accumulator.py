@@ -71,7 +71,9 @@ class TopicQueues:
 
     def queue(self, partition: int) -> PartitionQueue:
         """The queue of a partition that the caller named."""
-        if type(partition) is not int or not 0 <= partition < len(self.queues):
+        if type(partition) is not int:
+            raise InvalidRequest(f"partition must be an int or None, not {partition!r}")
+        if not 0 <= partition < len(self.queues):
             raise InvalidRequest(
                 f"partition {partition!r}: topic '{self.name}' has 0 to {len(self.queues) - 1}; "
                 "add more with `ringlog topic add-partitions`"

@@ -85,7 +85,7 @@ class TopicInfo:
 
 
 class Admin:
-    """Manages topics. `Admin().create_topic("readings", num_partitions=4)`."""
+    """Manages topics. `Admin().create_topic("readings", num_partitions=4)`. `bootstrap` as that of a Producer."""
 
     def __init__(self, bootstrap: str | None = None, **settings: Any) -> None:
         if bootstrap is not None:
@@ -195,7 +195,8 @@ class Admin:
         self, topic: str, offsets: Mapping[int, int], *, timeout: float | None = None
     ) -> dict[int, int]:
         """Delete the records of partitions below an offset; -1: all that can be read. Returns where each log begins
-        now. `admin.delete_records("readings", {0: 1_000, 1: -1})`"""
+        now; space is freed by whole segments, all of it where everything is deleted.
+        `admin.delete_records("readings", {0: 1_000, 1: -1})`"""
         timeout_s = self._connection.settings.request_timeout_ms / 1000 if timeout is None else timeout
         if not isinstance(offsets, Mapping) or not all(type(partition) is int for partition in offsets):
             raise InvalidRequest(

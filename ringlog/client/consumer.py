@@ -56,7 +56,7 @@ class Consumer:
             for record in consumer:
                 bill(record)
 
-    Settings have Kafka's names and meanings; `ConsumerSettings` lists them.
+    Settings have Kafka's names and meanings; `ConsumerSettings` lists them. `bootstrap` as that of a Producer.
 
     >>> Consumer(fetch_max_wait=3)
     Traceback (most recent call last):

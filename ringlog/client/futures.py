@@ -6,7 +6,8 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -165,8 +166,29 @@ def call_safely(callback: Callable[[Any], object], what: Any) -> None:
         threading.excepthook(threading.ExceptHookArgs((kind, error, trace, threading.current_thread())))
 
 
+def _until_done(future: RecordFuture | ManyFuture) -> Generator[Any, None, None]:
+    """Let a coroutine of asyncio wait for a future, while its event loop does other things."""
+    if future.done():
+        return
+    import asyncio  # only for those who have it anyway
+
+    loop = asyncio.get_running_loop()
+    waiter = loop.create_future()
+
+    def wake() -> None:
+        if not waiter.done():  # whoever waited may have been cancelled
+            waiter.set_result(None)
+
+    def tell(_: object) -> None:
+        with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits any more
+            loop.call_soon_threadsafe(wake)
+
+    future.add_done_callback(tell)
+    yield from waiter
+
+
 class RecordFuture(tuple[BatchState, int]):
-    """One record on its way: `result(timeout)` waits for it. Timeouts are seconds."""
+    """One record on its way: `result(timeout)` waits for it, and so does `await`. Timeouts are seconds."""
 
     __slots__ = ()
 
@@ -203,6 +225,11 @@ class RecordFuture(tuple[BatchState, int]):
         left by then. So it must not block, and `result()` may return before it was called."""
         self[0].then(callback, self)
 
+    def __await__(self) -> Generator[Any, None, RecordMetadata]:
+        """As `result()`, in a coroutine of asyncio."""
+        yield from _until_done(self)
+        return self.result(0)
+
     def __repr__(self) -> str:
         state, index = self
         what = (
@@ -235,7 +262,7 @@ class Part(NamedTuple):
 
 
 class ManyFuture:
-    """All records of one `produce_many` on their way."""
+    """All records of one `produce_many` on their way: `result(timeout)` waits for them, and so does `await`."""
 
     __slots__ = ("parts",)
 
@@ -281,6 +308,11 @@ class ManyFuture:
             state.then(one_done, state)
         if not self.parts:
             call_safely(callback, self)
+
+    def __await__(self) -> Generator[Any, None, list[ProducedRange]]:
+        """As `result()`, in a coroutine of asyncio."""
+        yield from _until_done(self)
+        return self.result(0)
 
     def _wait(self, timeout: float | None) -> None:
         until_s = None if timeout is None else time.monotonic() + checked_s(timeout)

@@ -22,6 +22,7 @@ from math import inf
 
 from ringlog.client.cluster_view import ClusterView
 from ringlog.client.near_memory import BATCH_BYTES_MIN, NearMemory, Shares
+from ringlog.client.outage import Outage, words_for
 from ringlog.errors import (
     CorruptFrame,
     NodeUnavailable,
@@ -109,6 +110,7 @@ class Link:
         """Nothing that it carries is late before this time, as the last `next_s` found."""
         self._ipc_not_before_s: dict[str, float] = {}
         self._ever_up = False
+        self._outage = Outage(now_s)
         self._why_down = ""
         self._dealer = sockets.dealer(endpoints[0])
 
@@ -142,6 +144,8 @@ class Link:
         if now_s >= self._late_s:
             self._expire(now_s)
         if self.state is not LinkState.READY:
+            if self.outbox and self.seeks:
+                self._outage.tell(now_s, self._words())
             self._try_another(now_s)
         return more
 
@@ -230,9 +234,13 @@ class Link:
             return NodeUnavailable(
                 self._why_down or f"the connection to {where} was lost and did not come back"
             )
-        return NodeUnavailable(
-            f"no node answers at {where}. Start one with `ringlog start`, or check --bootstrap"
-        )
+        return NodeUnavailable(self._words())
+
+    def _words(self) -> str:
+        """What is so while no node answers, and what to do."""
+        named = self._view.named if self.seeks else self._endpoints
+        is_taken = self._dealer.is_taken or self.state is LinkState.GREETING
+        return words_for(named, is_taken=is_taken, was_up=self._ever_up)
 
     # -- the connection --------------------------------------------------------------------------------------
 
@@ -243,8 +251,8 @@ class Link:
         if self.state is LinkState.READY and not self.outbox:
             return answer_s
         self._late_s = min([self._late_s, *(request.deadline_s for request in self.outbox)])
-        patient_s = self._patience_end_s()
-        soonest_s = self._late_s if patient_s is None else min(self._late_s, patient_s)
+        told_s = self._outage.due_s if self.outbox and self.seeks and not self.ready else None
+        soonest_s = min([self._late_s, *(at for at in (self._patience_end_s(), told_s) if at is not None)])
         return None if soonest_s == inf else soonest_s
 
     def end(self, why: RinglogError) -> None:
@@ -339,6 +347,7 @@ class Link:
         self._ever_up = True
         self.node = reply.node_id if reply.brokers else ANY_NODE
         self._enter(LinkState.READY, now_s)
+        self._outage.end(self.endpoint)
         near = self._shares() if self._shares is not None and self.endpoint.startswith("ipc://") else None
         if near is not None:
             self._share_memory(near, now_s)
@@ -410,6 +419,8 @@ class Link:
             self.end(self._unreachable())
             return
         left, self.node = self.node, ANY_NODE
+        if self.ready:
+            self._outage.begin(now_s)
         self._enter(LinkState.CONNECTING, now_s)
         self._fail_pending()
         if left != ANY_NODE or self.endpoint.startswith("ipc://"):

@@ -19,7 +19,7 @@ from ringlog.client.metadata import INTERNAL_PREFIX
 from ringlog.client.near_memory import near_memory
 from ringlog.client.partition_queue import Batch, PartitionQueue, ProducerId
 from ringlog.client.sender import Sender
-from ringlog.client.settings import ProducerSettings, acks_of, settings_of
+from ringlog.client.settings import ProducerSettings, acks_of, refused_topic, settings_of
 from ringlog.client.topic_watch import TopicWatch
 from ringlog.client.waits import checked_s
 from ringlog.errors import (
@@ -53,6 +53,8 @@ class Producer:
 
     `producer.produce("readings", b"21.5", key=b"hall").result(5).offset` waits for one record; without `result`, many
     are on their way at once, and `flush()` waits for all. Settings are those of `ProducerSettings`, by Kafka's names.
+    `bootstrap` is where nodes listen, `host:port` with commas between several; without it the environment variable
+    RINGLOG_BOOTSTRAP says so, or it is 127.0.0.1:9400. While none answers, a warning is logged after three seconds.
     With acks=0 a record is done when it has left: the offset is -1 and the durability "none". A node that is behind
     holds such a producer up as it does others; what it cannot take for another reason is lost without a word.
 
@@ -115,7 +117,10 @@ class Producer:
         """
         if on_delivery is not None and not callable(on_delivery):
             raise TypeError(f"on_delivery must be a function of the future, not {type(on_delivery).__name__}")
-        queues = self._topics.get(topic)
+        try:
+            queues = self._topics.get(topic)
+        except TypeError:
+            raise refused_topic(topic) from None
         if queues is None:
             queues = self._open(topic)
         if partition is not None:
@@ -173,6 +178,8 @@ class Producer:
         """
         if self._connection.closed:
             raise ClientClosed(_CLOSED)
+        if not isinstance(topic, str):
+            raise refused_topic(topic)
         queues = self._topics.get(topic) or self._open(topic)
         fixed = None if partition is None else self._named(queues, partition)
         parts: list[Part] = []
@@ -309,7 +316,7 @@ class Producer:
         if self._connection.closed:
             raise ClientClosed(_CLOSED)
         if not isinstance(topic, str):
-            raise TypeError(f"topic must be a str, not {type(topic).__name__}")
+            raise refused_topic(topic)
         if topic.startswith(INTERNAL_PREFIX):
             raise InvalidRequest(
                 f"topic {topic!r} is the node's own: nobody else writes to it. Use another name"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from ringlog.model import Codec
 from ringlog.net.framing import Acks
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9400"
+_BOOTSTRAP_VARIABLE = "RINGLOG_BOOTSTRAP"
 _HOST_AND_PORT = re.compile(r"([\w.-]+|\[[\w:.%]+\]):([0-9]{1,5})", re.ASCII)
 _TOPIC_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{limits.TOPIC_NAME_CHARS_MAX}}}")
 """As the controller has it, which a client may not import."""
@@ -25,6 +27,28 @@ _MILLISECONDS_MAX = 2**31 - 1
 """24 days: every wait of the system takes so much."""
 _LEVELS = {Codec.GZIP: (0, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131072, 22)}
 """The levels that codecs have; the others have none."""
+
+
+def named_bootstrap(environment: Mapping[str, str] = os.environ) -> str | None:
+    """RINGLOG_BOOTSTRAP, if it says something."""
+    return environment.get(_BOOTSTRAP_VARIABLE, "").strip() or None
+
+
+def default_bootstrap(environment: Mapping[str, str] = os.environ) -> str:
+    """Where clients look for a node that they are not told of: at RINGLOG_BOOTSTRAP, else at the default port of this
+    host. InvalidRequest names the variable when it says no address.
+
+    >>> default_bootstrap({"RINGLOG_BOOTSTRAP": "db1:9400,db2:9400"}), default_bootstrap({})
+    ('db1:9400,db2:9400', '127.0.0.1:9400')
+    """
+    named = named_bootstrap(environment)
+    if named is None:
+        return DEFAULT_BOOTSTRAP
+    try:
+        endpoints_of(named)
+    except InvalidRequest as wrong:
+        raise InvalidRequest(f"the environment variable {_BOOTSTRAP_VARIABLE} is wrong: {wrong}") from None
+    return named
 
 
 def endpoints_of(bootstrap: str) -> list[str]:
@@ -59,7 +83,9 @@ def _is_socket_path(path: str) -> bool:
 class ClientSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What every client can be told. Times without a unit in their name are seconds; none here are."""
 
-    bootstrap: str = DEFAULT_BOOTSTRAP
+    bootstrap: str = msgspec.field(default_factory=default_bootstrap)
+    """Addresses of nodes, with commas between them. Without a word, those of the environment variable
+    RINGLOG_BOOTSTRAP, or 127.0.0.1:9400."""
     client_id: str = ""
     request_timeout_ms: int = 30_000
     """How long one request waits for its answer."""
@@ -266,6 +292,11 @@ def check_topic_name(name: str) -> None:
         raise InvalidRequest(
             f"topic {name[:300]!r}: use 1 to {limits.TOPIC_NAME_CHARS_MAX} of the letters a-z A-Z 0-9 . _ -"
         )
+
+
+def refused_topic(given: object) -> TypeError:
+    """What to raise for a topic that is no text."""
+    return TypeError(f"topic must be a str, not {type(given).__name__}")
 
 
 def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

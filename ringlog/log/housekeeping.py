@@ -244,8 +244,11 @@ class Housekeeper:
         yield from self.save_mark(start)
 
     def _finish_indexes(self, old: ActiveSegment, mark: Mark) -> Job[None]:
-        """Fill and save the indexes of a segment that was rolled. A corrupt one needs none: nobody may read it."""
+        """Fill and save the indexes of a segment that was rolled. One that nobody may read needs none: it is corrupt,
+        or below the start of the log."""
         log = self.log
+        if mark.next_offset <= log.log_start_offset:
+            return
         if not old.quarantined:
             try:
                 yield from complete_index(log.context.disk, log.files, old)
@@ -383,7 +386,8 @@ class Housekeeper:
         return error
 
     def move_start(self, offset: int) -> None:
-        """Let the log begin at an offset; readers below it are refused. Durable with the next checkpoint."""
+        """Let the log begin at an offset; readers below it are refused. Durable with the next checkpoint, or seal: an
+        active segment of which nothing is left is rolled, because only sealed ones are deleted."""
         log = self.log
         if not log.log_start_offset <= offset <= log.readable_offset:
             raise OffsetOutOfRange(
@@ -393,7 +397,11 @@ class Housekeeper:
         log.epochs.cut_start(offset)
         if log.hole_offset is not None:
             log.look_for_hole()
-        self._want_state()
+        if log.is_spent and log.status is LogStatus.OPEN:
+            self._state_is_old = True
+            log.roll(log.active.created_ms)  # the seal saves the state, and then deletes it
+        else:
+            self._want_state()
 
     def _want_state(self) -> None:
         self._state_is_old = True

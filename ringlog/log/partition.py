@@ -149,6 +149,11 @@ class PartitionLog:
         """Bytes of batches received and not removed, over all segments."""
         return sum(segment.position for segment in self.segments)
 
+    @property
+    def is_spent(self) -> bool:
+        """All that the active segment holds is deleted; its file can go when the log has moved on to another one."""
+        return self.active.position > 0 and self.log_start_offset >= self.next_offset
+
     def segment_of(self, offset: int) -> Segment:
         """The segment that holds an offset, or that would if it were not compacted away."""
         at = bisect_right(self.segments, offset, key=lambda segment: segment.base_offset)

@@ -424,7 +424,7 @@ class LogStore:
             plan = plan_retention(log.segments, log.log_start_offset, log.settings, now_ms)
             if log.log_start_offset < plan.start_offset <= log.readable_offset:  # what is not committed stays
                 self._housekeepers[name].move_start(plan.start_offset)
-            if plan.roll:
+            if plan.roll or log.is_spent:
                 log.roll(now_ms)
 
     def checkpoint(self) -> None:

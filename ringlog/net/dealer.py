@@ -81,6 +81,8 @@ class Dealer:
         self._monitor: zmq.Socket[bytes] = socket.get_monitor_socket(_WATCHED)
         self._monitor.setsockopt(zmq.LINGER, 0)
         self._wants_room = False
+        self.is_taken = False
+        """Somebody listens there: the last attempt to connect was taken, whoever took it."""
         poller.register(socket, zmq.POLLIN)
         poller.register(self._monitor, zmq.POLLIN)
         self._is_no_address = False
@@ -102,8 +104,10 @@ class Dealer:
             told = recv_monitor_message(self._monitor, zmq.NOBLOCK)
             event = int(told["event"])
             if event == _CONNECTED:
+                self.is_taken = True
                 widen(int(told["value"]))
             elif event in _CHANGES:
+                self.is_taken &= _CHANGES[event] is not Change.REFUSED
                 seen.append(_CHANGES[event])
         return seen
 

@@ -244,15 +244,26 @@ def _hottest(before: Any, after: Any, span: float, count: int = 5) -> list[Parti
     return rows[:count]
 
 
+def _times(count: int) -> str:
+    """How often.
+
+    >>> _times(1), _times(3)
+    ('once', '3 times')
+    """
+    return "once" if count == 1 else f"{count} times"
+
+
 def _wrong(view: NodeView, rows: list[ProcessStatus], stats: Any, free_share: float) -> list[str]:
     wrong = []
     for number, row in enumerate(rows):
         if view.state(number) is not ProcessState.READY:
             wrong.append(f"{row.role}-{row.index} is {row.state}")
         if row.restarts:
-            wrong.append(f"{row.role}-{row.index} was restarted {row.restarts} times")
+            wrong.append(f"{row.role}-{row.index} was restarted {_times(row.restarts)}")
     if int(stats["fenced"].sum()):
-        wrong.append(f"disk errors closed partitions {int(stats['fenced'].sum())} times; see the node's log")
+        wrong.append(
+            f"disk errors closed partitions {_times(int(stats['fenced'].sum()))}; see the node's log"
+        )
     if int(stats["holed_partitions"].sum()):
         wrong.append(
             f"{int(stats['holed_partitions'].sum())} partitions lack records here, which rotted, cannot be read, or "

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from ringlog.errors import NodeFailed
+from ringlog.errors import InvalidRequest, NodeFailed
 from ringlog.limits import MIB
 from ringlog.node.identity import NodeInfo, read_info
 
@@ -39,10 +39,10 @@ class EmbeddedNode(msgspec.Struct, frozen=True):
 def embedded(
     *,
     shards: int = 1,
-    data_dir: str | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
     keep: bool = False,
     tail_bytes_per_shard: int = _TAIL_BYTES,
-    config: str | None = None,
+    config: str | os.PathLike[str] | None = None,
 ) -> Iterator[EmbeddedNode]:
     """Start a node, and stop it at the end of the block.
 
@@ -57,8 +57,10 @@ def embedded(
     ...     producer.close()
     'flushed'
     """
+    _check_numbers(shards=shards, tail_bytes_per_shard=tail_bytes_per_shard)
+    config = None if config is None else _path("config", config)
     owner = os.getpid()
-    directory = data_dir or tempfile.mkdtemp(prefix="ringlog-")
+    directory = _path("data_dir", data_dir) if data_dir else tempfile.mkdtemp(prefix="ringlog-")
     os.makedirs(directory, exist_ok=True)
     log_path = os.path.join(directory, "node.log")
     command = [sys.executable, "-m", "ringlog.node", "--data-dir", directory, "--listen", "tcp://127.0.0.1:0"]
@@ -83,6 +85,19 @@ def embedded(
                 shutil.rmtree(directory, ignore_errors=True)
 
 
+def _check_numbers(**values: int) -> None:
+    for name, value in values.items():
+        if type(value) is not int:
+            raise InvalidRequest(f"{name} must be an int, not {value!r}")
+
+
+def _path(name: str, value: str | os.PathLike[str]) -> str:
+    try:
+        return os.fspath(value)
+    except TypeError:
+        raise InvalidRequest(f"{name} must be a path, as str or Path, not {value!r}") from None
+
+
 def _start(command: list[str], log_path: str) -> tuple[subprocess.Popen[bytes], threading.Event]:
     """Start the node on a thread of its own, which stays until the event is set: the kernel ends a node with the thread
     that started it, and the caller's may end long before the program does."""
@@ -96,7 +111,7 @@ def _start(command: list[str], log_path: str) -> tuple[subprocess.Popen[bytes], 
                 process = subprocess.Popen(
                     command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, process_group=0
                 )
-        except OSError as refused:
+        except Exception as refused:  # whatever it is: nobody else tells the one who waits
             started.set_exception(refused)
             return
         started.set_result(process)

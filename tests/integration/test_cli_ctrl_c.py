@@ -87,7 +87,7 @@ def test_ctrl_c_of_produce_tells_what_was_acknowledged(start, ringlog_node):
     ],
     ids=" ".join,
 )
-def test_ctrl_c_of_a_benchmark_ends_all_of_it(start, ringlog_node, arguments):
+def test_ctrl_c_of_a_benchmark_ends_all_of_it_with_the_figures_so_far(start, ringlog_node, arguments):
     running = start("bench", *arguments, "--topic", "bench-ctrl-c")
     wait_for(
         "records of the benchmark",
@@ -96,8 +96,14 @@ def test_ctrl_c_of_a_benchmark_ends_all_of_it(start, ringlog_node, arguments):
     )
     workers = psutil.Process(running.pid).children(recursive=True)
     assert len(workers) == (2 if "--producers" in arguments else 0)
+    time.sleep(0.5)  # so that some were counted
     out, errors = press(running)
-    assert (running.returncode, out, errors) == (ExitCode.INTERRUPTED, b"", b"")
+    assert running.returncode == ExitCode.INTERRUPTED
+    assert re.match(rb"[\d,]+ records in [\d.]+ s(, flushed)?; interrupted, so far:\n", out), out
+    assert out.count(b"\n") == 3
+    assert re.fullmatch(
+        rb"Topic bench-ctrl-c is kept: `.*topic delete bench-ctrl-c` frees its space\.\n", errors
+    )
     assert not [one for one in workers if one.is_running()]
 
 
@@ -109,7 +115,8 @@ def test_ctrl_c_does_not_reach_producers_that_are_still_being_imported(start):
         stretched(WITHIN_S),
     )
     out, errors = press(running)
-    assert (running.returncode, out, errors) == (ExitCode.INTERRUPTED, b"", b"")
+    assert (running.returncode, out) == (ExitCode.INTERRUPTED, b"")
+    assert re.fullmatch(rb"(Topic bench-ctrl-c is kept: .*\n)?", errors), errors
 
 
 @pytest.mark.parametrize("more", [[], ["--storage"]], ids=["a node", "--storage"])

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 import ringlog
-from ringlog.errors import NodeFailed
+from ringlog.errors import InvalidRequest, NodeFailed
 from tests.support.node import wait_for
 from tests.support.patience import stretched
 
@@ -73,3 +73,23 @@ def test_a_program_that_is_killed_leaves_neither_its_node_nor_its_files(tmp_path
         program.send_signal(number)
     wait_for("the end of the node", lambda: not psutil.pid_exists(pid), stretched(30.0))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"shards": "x"}, "shards must be an int, not 'x'"),
+        ({"tail_bytes_per_shard": 1.5}, "tail_bytes_per_shard must be an int, not 1.5"),
+        ({"data_dir": 5}, "data_dir must be a path, as str or Path, not 5"),
+        ({"config": 7}, "config must be a path, as str or Path, not 7"),
+    ],
+    ids=str,
+)
+def test_settings_of_a_wrong_type_are_refused_in_a_sentence(given, said):
+    with pytest.raises(InvalidRequest, match=said), ringlog.embedded(**given):
+        pass
+
+
+def test_paths_may_be_paths(tmp_path):
+    with ringlog.embedded(data_dir=tmp_path / "data") as node:
+        assert node.data_dir == str(tmp_path / "data")

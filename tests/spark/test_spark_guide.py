@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
-from pathlib import Path
-
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "guide" / "spark.md"
+from tests.support.markdown import DOCS, run_examples
 
 
 def test_the_examples_of_the_page_run(spark):
-    result = doctest.testfile(str(PAGE), module_relative=False, encoding="utf-8")
+    result = run_examples(DOCS / "guide" / "spark.md")
     assert result.attempted > 20
     assert result.failed == 0

@@ -66,3 +66,10 @@ def test_every_error_says_what_it_means():
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             assert ast.get_docstring(node), node.name
+
+
+def test_the_package_shows_its_public_names_and_no_others():
+    import ringlog
+
+    assert dir(ringlog) == ["Admin", "Consumer", "Producer", "__version__", "embedded", "errors"]
+    assert all(hasattr(ringlog, name) for name in dir(ringlog))

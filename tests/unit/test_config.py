@@ -6,7 +6,6 @@ import pytest
 
 from ringlog.config import (
     NodeConfig,
-    default_bootstrap,
     default_data_dir,
     load_config,
     parse_cores,
@@ -92,11 +91,6 @@ def test_other_hosts_need_the_word_insecure(listen):
 def test_the_data_directory_follows_the_environment():
     assert default_data_dir({"RINGLOG_DATA_DIR": "/d", "HOME": "/h"}) == "/d"
     assert default_data_dir({"XDG_DATA_HOME": "/xdg", "HOME": "/h"}) == "/xdg/ringlog"
-
-
-def test_the_bootstrap_address_follows_the_environment():
-    assert default_bootstrap({"RINGLOG_BOOTSTRAP": "db:1"}) == "db:1"
-    assert default_bootstrap({}) == "127.0.0.1:9400"
 
 
 def test_without_a_number_there_is_a_shard_for_each_core():
@@ -192,3 +186,12 @@ def test_metrics_for_other_hosts_are_refused_with_what_they_would_show_and_nothi
 def test_an_address_of_metrics_is_a_host_and_a_port(wrong):
     with pytest.raises(InvalidRequest, match="use HOST:PORT"):
         NodeConfig(data_dir="/tmp/x", metrics_listen=wrong)
+
+
+def test_a_node_of_a_cluster_that_is_not_told_which_one_it_is_says_so():
+    with pytest.raises(
+        InvalidRequest, match=r"node_id is missing\. Say with --node-id which of 1, 2 in cluster="
+    ):
+        NodeConfig(data_dir="/d", cluster="1@127.0.0.1:9411,2@127.0.0.1:9421")
+    with pytest.raises(InvalidRequest, match="node_id=3 is not in cluster="):
+        NodeConfig(data_dir="/d", node_id=3, cluster="1@127.0.0.1:9411,2@127.0.0.1:9421")

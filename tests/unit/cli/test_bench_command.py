@@ -44,7 +44,7 @@ def test_produce_sends_exactly_the_count_and_keeps_the_topic(run, node):
     assert {len(record.value) for log in node.topics["bench"].partitions for record in log} == {50}
 
 
-@pytest.mark.parametrize("command", ["produce", "consume", "latency"])
+@pytest.mark.parametrize("command", ["produce", "latency"])
 def test_the_topic_is_made_so_that_it_takes_the_records(run, node, command):
     arguments = ("bench", command, "--count", 3, "--topic", "large", "--json")
     figures(run(*arguments, "--record-size", 3_000_000))
@@ -129,6 +129,19 @@ def test_consume_fills_nothing_when_there_is_enough(run, node):
     found = figures(run("bench", "consume", "--count", 10, "--json"))
     assert (found["records"], records(node, "bench")) == (10, 20)
     assert found["mb_per_s"] == pytest.approx(70 / found["seconds"] / 1e6, rel=0.01, abs=0.001)
+
+
+def test_consume_makes_the_default_topic_so_that_it_takes_the_records(run, node):
+    figures(run("bench", "consume", "--count", 3, "--record-size", 3_000_000, "--json"))
+    assert int(node.topics["bench"].config["max.message.bytes"]) >= 3_000_100
+
+
+def test_consume_of_another_topic_that_is_missing_is_refused_with_what_may_be_meant(run, node):
+    node.create("orders", 1)
+    result = run("bench", "consume", "--topic", "ordres")
+    assert result.exit_code == ExitCode.REFUSED
+    assert result.stderr == "ringlog: there is no topic 'ordres'. Did you mean 'orders'?\n"
+    assert list(node.topics) == ["orders"]
 
 
 @pytest.mark.parametrize("arguments", [["--count", 20], ["--count", 20, "--rate", 2000], ["--seconds", 0.1]])

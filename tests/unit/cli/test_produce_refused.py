@@ -46,6 +46,13 @@ def test_refusals_that_last_are_told_once_with_the_reason_and_that_it_goes_on(ru
     assert values(node, "orders") == [b"one", b"two"]
 
 
+def test_a_benchmark_tells_what_holds_it_up_too(run, node):
+    refuse_for(node, 3.0)
+    result = run("bench", "produce", "--count", 10, "--topic", "orders", "--bootstrap", node.bootstrap)
+    assert result.exit_code == ExitCode.OK, result.output
+    assert result.stderr.count("ringlog: the node refuses the records for now: DISK_FULL, ") == 1
+
+
 def test_a_hiccup_is_not_told(run, node):
     refuse_for(node, 0.2)
     result = run("produce", "orders", "--bootstrap", node.bootstrap, input="one\n")

@@ -37,6 +37,21 @@ def test_notes_alone_are_no_failure(run, partition):
     assert "0 violations, 1 note\n" in result.stdout
 
 
+def test_space_behind_the_logs_of_many_partitions_is_one_line(run, partition):
+    with partition.segment.open("ab") as segment:
+        segment.write(bytes(4096))
+    alone = run("log", "verify", partition.root).stdout.splitlines()
+    assert len(alone) == 2 and alone[0].startswith(f"{partition.segment}:") and "[preallocated]" in alone[0]
+    for number in (1, 2):
+        shutil.copytree(partition.path, partition.root / f"orders-{number}")
+    result = run("log", "verify", partition.root)
+    assert result.exit_code == ExitCode.OK
+    said, summary = result.stdout.splitlines()
+    assert said == "note: 3 segments have space reserved behind the log, until they are closed [preallocated]"
+    assert summary.endswith("0 violations, 3 notes")
+    assert run("log", "verify", "--json", partition.root).stdout.count('"rule":"preallocated"') == 3
+
+
 def test_all_partitions_of_a_data_directory_are_checked(run, partition):
     shutil.copytree(partition.path, partition.root / "orders-1")
     (partition.root / "elsewhere").mkdir()

@@ -14,6 +14,7 @@ import weakref
 import pytest
 
 from ringlog.client import connection as module
+from ringlog.client import outage
 from ringlog.client.connection import Connection
 from ringlog.client.link import Link
 from ringlog.client.settings import ClientSettings
@@ -105,6 +106,36 @@ def test_no_node_at_all_says_how_to_start_one():
     with pytest.raises(NodeUnavailable, match="ringlog start"):
         ask(connection, timeout_s=0.3)
     connection.close()
+
+
+def test_waiting_for_a_node_is_told_once_after_a_while_with_the_address_and_what_to_do(caplog, monkeypatch):
+    monkeypatch.setattr(outage, "TELL_AFTER_S", 0.2)
+    connection = Connection(ClientSettings(bootstrap="127.0.0.1:1"))
+    with pytest.raises(NodeUnavailable):
+        ask(connection, timeout_s=1.0)
+    connection.close()
+    [told] = [one for one in caplog.records if one.levelname == "WARNING"]
+    assert told.name.startswith("ringlog.")
+    assert told.getMessage() == (
+        "no node answers at 127.0.0.1:1. Is one running? `ringlog start` starts one; or check the address (bootstrap). "
+        "It is tried again"
+    )
+
+
+def test_somebody_who_is_no_node_is_told_of_as_such(caplog, monkeypatch):
+    monkeypatch.setattr(outage, "TELL_AFTER_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        where = f"127.0.0.1:{other.getsockname()[1]}"
+        connection = Connection(ClientSettings(bootstrap=where))
+        with pytest.raises(NodeUnavailable, match=f"what listens at {where} does not answer as a node"):
+            ask(connection, timeout_s=1.0)
+        connection.close()
+    assert f"what listens at {where} does not answer as a node of ringlog does" in caplog.text
+
+
+def test_a_node_that_comes_in_time_is_not_waited_for_aloud(caplog, node, connection):
+    ask(connection)
+    assert not [one for one in caplog.records if one.levelname == "WARNING"]
 
 
 def test_a_node_that_goes_fails_requests_at_once_and_one_that_comes_back_is_used(node, connection):

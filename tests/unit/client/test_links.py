@@ -76,7 +76,7 @@ class Wire:
         self.world = world
         self.endpoint = endpoint
         self.node = next(node for node in NODES if world.endpoint(node) == endpoint)
-        self.is_up = False
+        self.is_up = self.is_taken = False
         self.frames: list[memoryview] = []
         self.owed: list[tuple[float, int]] = []
         """When what is answered: the time, and the correlation."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -489,3 +490,21 @@ def test_topics_of_the_node_itself_are_refused_at_once_and_nothing_is_sent(node,
             with pytest.raises(InvalidRequest, match=f"topic '{topic}' is the node's own"):
                 send()
     assert values(node, topic) == []
+
+
+@pytest.mark.parametrize("wrong", ["0", 1.0, True, b"0"])
+def test_a_partition_that_is_no_number_is_refused_with_what_was_given(producer, wrong):
+    said = f"partition must be an int or None, not {wrong!r}"
+    with pytest.raises(InvalidRequest, match=re.escape(said)):
+        producer.produce("orders", b"x", partition=wrong)
+    with pytest.raises(InvalidRequest, match=re.escape(said)):
+        producer.produce_many("orders", [b"x"], partition=wrong)
+
+
+@pytest.mark.parametrize("wrong", [["orders"], b"orders", None, 5])
+def test_a_topic_that_is_no_text_is_refused_with_what_was_given(producer, wrong):
+    said = f"topic must be a str, not {type(wrong).__name__}"
+    with pytest.raises(TypeError, match=said):
+        producer.produce(wrong, b"x")
+    with pytest.raises(TypeError, match=said):
+        producer.produce_many(wrong, [b"x"])

@@ -123,3 +123,21 @@ def test_idempotence_may_be_asked_for_and_is_there_without_a_word(acks):
     for word in ({}, {"enable_idempotence": True}):
         assert settings_of(ProducerSettings, {**acks, **word}).is_idempotent
     assert not settings_of(ProducerSettings, {**acks, "enable_idempotence": False}).is_idempotent
+
+
+@pytest.mark.parametrize("client", [Producer, Consumer, Admin])
+def test_the_address_of_a_client_that_is_told_none_follows_the_environment(client, monkeypatch):
+    def endpoints(*given):
+        with client(*given) as made:
+            return made._connection._view.named
+
+    monkeypatch.delenv("RINGLOG_BOOTSTRAP", raising=False)
+    assert endpoints() == ["tcp://127.0.0.1:9400"]
+    monkeypatch.setenv("RINGLOG_BOOTSTRAP", "db1:9500")
+    assert endpoints() == ["tcp://db1:9500"]
+    assert endpoints("db2:9600") == ["tcp://db2:9600"], "what is said counts"
+    monkeypatch.setenv("RINGLOG_BOOTSTRAP", " ")
+    assert endpoints() == ["tcp://127.0.0.1:9400"]
+    monkeypatch.setenv("RINGLOG_BOOTSTRAP", "nowhere")
+    with pytest.raises(InvalidRequest, match="RINGLOG_BOOTSTRAP is wrong: bootstrap 'nowhere' is no address"):
+        client()

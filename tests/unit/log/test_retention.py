@@ -269,3 +269,80 @@ def test_old_segments_go_in_order_so_that_a_crash_leaves_no_hole_without_the_sta
     world.settle()
     assert [name for name in removed if name.endswith(".log")] == [f"{base:020}.log" for base in (0, 2, 4, 6)]
     assert len(segment_names(world)) == 2
+
+
+# -- all of a log -----------------------------------------------------------------------------------------------
+
+
+def world_to_empty(disk=None):
+    """Two sealed segments and one record in the active one, all of a producer, flushed."""
+    world = LogWorld(disk or FakeDisk(3), LogSettings(segment_bytes=1 * MIB))
+    for number in range(5):
+        world.append(bytes([number]) * 500_000, producer=(7, 0, number))
+        world.settle()
+    return world
+
+
+def test_a_log_that_begins_at_its_end_keeps_no_records_on_disk():
+    world = world_to_empty()
+    end = world.log.next_offset
+    world.store.move_start(world.partition, end)
+    world.settle()
+    assert (world.log.durable_start_offset, world.log.next_offset) == (end, end)
+    assert segment_names(world) == [f"{end:020}.log"]
+    assert sum(size for name, size in world.disk.list_dir(world.path) if name.endswith(".log")) == 0
+    world.append(b"next", producer=(7, 0, 5))
+    world.settle()
+    assert [(record.offset, record.value) for record in world.records()] == [(end, b"next")]
+
+
+def test_power_loss_at_every_step_of_deleting_everything_keeps_offsets_and_producers():
+    world = world_to_empty()
+    begun, end = world.fake.steps, world.log.next_offset
+    world.store.move_start(world.partition, end)
+    world.settle()
+    for at in range(begun, world.fake.steps):
+        world = world_to_empty()
+        world.fake.faults = Faults(power_loss_at_step=at)
+        with pytest.raises(PowerLoss):
+            world.store.move_start(world.partition, end)
+            world.settle()
+        durable = max([event.offset for event in world.events if isinstance(event, StartMoved)], default=0)
+        after = world.reopened(world.fake.crash(random.Random(at)))
+        assert after.log.log_start_offset in ({end} if durable else {0, end})
+        assert after.log.next_offset == end
+        assert len(after.values()) == end - after.log.log_start_offset
+        assert after.append(bytes([4]) * 500_000, producer=(7, 0, 4)).repeated, "its producer is known"
+        assert after.append(b"next", producer=(7, 0, 5)).base_offset == end
+        after.settle()
+        if after.log.log_start_offset == end:
+            assert after.values() == [b"next"]
+
+
+def test_what_a_crash_left_of_an_emptied_log_goes_too():
+    world = world_to_empty()
+    end = world.log.next_offset
+    world.log.log_start_offset = end  # as a state of a version says that did not roll
+    world.store.checkpoint()
+    world.now_ms += 2_000
+    world.settle()
+    assert segment_names(world) == [f"{end:020}.log"]
+
+
+def test_everything_can_be_deleted_where_the_disk_has_room_for_the_state_alone():
+    world = world_to_empty()
+    end = world.log.next_offset
+    used = sum(size for _, size in world.disk.list_dir(world.path))
+    world.fake.faults = Faults(space_bytes=used + 4096)
+    world.store.move_start(world.partition, end)
+    world.settle()
+    assert world.log.durable_start_offset == end
+    assert segment_names(world) == [f"{end:020}.log"]
+
+
+def test_records_that_came_after_the_deleted_ones_stay():
+    world = world_to_empty()
+    world.append(b"young")
+    world.store.move_start(world.partition, 5)
+    world.settle()
+    assert world.values() == [b"young"]

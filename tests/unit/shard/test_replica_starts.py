@@ -42,6 +42,20 @@ def test_what_the_leader_has_deleted_its_followers_delete_also_while_nothing_is_
     assert answers(cluster) == [(0, 3)]
 
 
+def test_when_everything_is_deleted_no_replica_keeps_the_records_on_disk():
+    cluster = cluster_with_records()
+    delete(cluster, -1)
+    cluster.run(30)
+    assert starts(cluster) == [5, 5, 5]
+    assert answers(cluster) == [(0, 5)]
+    cluster.run(30)
+    assert [cluster.worlds[node].log(PARTITION).log_bytes for node in NODES] == [0, 0, 0]
+    cluster.worlds[1].produce(b"next")
+    cluster.run()
+    for node in NODES:
+        assert cluster.values(node) == [b"next"]
+
+
 def test_a_deletion_is_answered_when_every_in_sync_replica_has_it_on_disk():
     cluster = cluster_with_records()
     cluster.disks[3].hold_all("write", STATE)

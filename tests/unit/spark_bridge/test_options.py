@@ -7,6 +7,7 @@ import pytest
 from ringlog.errors import InvalidRequest
 from ringlog.model import TopicPartition
 from spark_bridge.options import EARLIEST, LATEST, source_options
+from spark_bridge.sink_options import sink_options
 
 
 def test_a_query_needs_one_name_only():
@@ -113,3 +114,10 @@ def test_bad_values_end_a_query_unless_it_says_otherwise():
     given = {"subscribe": "a", "valueFormat": "JSON", "valueSchema": "a INT"}
     assert source_options(given).mode == "FAILFAST"
     assert source_options({**given, "mode": "dropMalformed"}).mode == "DROPMALFORMED"
+
+
+def test_the_address_follows_the_environment_of_the_driver(monkeypatch):
+    monkeypatch.setenv("RINGLOG_BOOTSTRAP", "db1:9500")
+    assert source_options({"subscribe": "orders"}).bootstrap == "db1:9500"
+    assert sink_options({"topic": "orders"}).producer["bootstrap"] == "db1:9500"
+    assert source_options({"subscribe": "orders", "bootstrap": "db2:1"}).bootstrap == "db2:1"

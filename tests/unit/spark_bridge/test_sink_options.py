@@ -34,7 +34,10 @@ def test_options_become_settings_of_the_producer_whatever_the_case_of_their_name
 
 
 def test_what_spark_hands_on_of_its_own_is_no_option_of_the_sink():
-    assert sink_options({"checkpointLocation": "/x", "topic": "orders"}).producer.keys() == {"max_block_ms"}
+    assert sink_options({"checkpointLocation": "/x", "topic": "orders"}).producer.keys() == {
+        "bootstrap",
+        "max_block_ms",
+    }
 
 
 @pytest.mark.parametrize(
