@@ -225,6 +225,13 @@ MOVE_BYTES_PER_S_MIN = 64 * KIB
 """A move that is throttled below this would hardly ever end."""
 REPLICA_HEAD_BYTES = 1 * KIB
 """What goes before the largest batch that a topic may take when it is sent to a follower, alone in its frame."""
+REPLICA_PLACE_BYTES = REPLICA_FETCH_BYTES + 256 * KIB
+"""For an answer with its head, in memory that nodes of one host share; a larger one goes through the socket."""
+REPLICA_PLACES = 8
+"""In the memory that a node shares with another one: for fetches of so many conversations at a time. Pages are taken
+when first used."""
+REPLICA_LANDED_BYTES_MIN = 64 * KIB
+"""Smaller answers cost the same whichever way they take."""
 REPLICA_OVERFLOW_BYTES_MAX = 64 * MIB
 """Frames of other nodes that wait for room in a shard's ring; past it they are refused, and asked for again."""
 PEER_CONNECTIONS_MAX = 1024
@@ -290,6 +297,7 @@ assert (
 assert GROUP_REPLY_BYTES_MAX < REPLY_RING_BYTES // 4 - 64
 assert REPLICA_PARTITION_BYTES <= REPLICA_FETCH_BYTES
 assert REPLICA_FETCH_BYTES + FETCH_PARTITIONS_MAX * 64 < FRAME_BYTES_MAX
+assert REPLICA_PLACES * REPLICA_PLACE_BYTES + BLOCK_BYTES <= NEAR_MEMORY_BYTES_MAX
 assert NODE_ID_MAX < 2**32 and SHARDS_MAX < 2**32
 assert 2 * (REPLICA_FETCH_WAIT_MS + REPLICA_REPLY_MS_MAX) < REPLICA_LAG_MS_DEFAULT
 assert 2 * REPLICA_FETCH_WAIT_MS <= REPLICA_LAG_MS_MIN < REPLICA_LAG_MS_DEFAULT < REPLICA_LAG_MS_MAX

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import time
+import weakref
 from collections.abc import Callable
+from functools import partial
 
+from ringlog.net.host import host_id
+from ringlog.net.peer_near import KEY_BYTES, MEMORY_BYTES, Landing, Offer
 from ringlog.net.peer_service import PeerService
 from ringlog.net.peer_socket import PeerSockets
 from ringlog.net.ring_side import RingSide
+from ringlog.net.shared_memory import make_shared, map_shared
 from ringlog.ring.board import Board, Links, ProcessState, Topology
 from ringlog.ring.stats import LoopClock, Stats
 
@@ -15,6 +22,18 @@ IDLE_WAIT_MS = 500
 FULL_RING_WAIT_MS = 1
 """While a frame waits for room in a ring: nobody rings when a reader has made some."""
 SHOW_US = 250_000
+
+
+def share_landing() -> Landing | None:
+    """Memory of this process that another node may put answers into; None where the system gives none."""
+    try:
+        descriptor = make_shared("ringlog-peer", MEMORY_BYTES)
+    except OSError:
+        return None  # forbidden, or out of descriptors: answers come through the socket
+    memory = memoryview(mmap.mmap(descriptor, MEMORY_BYTES))
+    landing = Landing(memory, Offer(host_id(), os.getpid(), descriptor, os.urandom(KEY_BYTES)))
+    weakref.finalize(landing, os.close, descriptor).atexit = False
+    return landing
 
 
 class PeerAgent:
@@ -48,6 +67,9 @@ class PeerAgent:
             send=sockets.send,
             answer=sockets.answer,
             intact=links.intact,
+            host=host_id(),
+            share=share_landing,
+            map_memory=partial(map_shared, writable=True),
         )
         self._rings = RingSide(links, self.service, regions)
         self._clock = LoopClock(stats)

@@ -6,6 +6,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from ringlog.errors import check
+from ringlog.net.peer_near import Landing, Places
 
 Lane = tuple[int, int]
 """Of a call: a shard of this node, and one of the other, that speak with each other."""
@@ -49,7 +50,7 @@ class Call:
     (False, False, True)
     """
 
-    __slots__ = ("endpoint", "greet_ms", "lanes", "node", "state", "told")
+    __slots__ = ("endpoint", "greet_ms", "landing", "lanes", "node", "state", "told")
 
     def __init__(self, node: int, endpoint: str) -> None:
         self.node = node
@@ -61,6 +62,8 @@ class Call:
         """Those that have asked something since the call was ready."""
         self.told = ""
         """Why we were not let in, as it was logged."""
+        self.landing: Landing | None = None
+        """What this node shares for answers; never the same again after the call was ready and is not any more."""
 
     def step(self, event: str) -> bool:
         """Something happened; whether frames that were sent are not answered any more because of it."""
@@ -83,6 +86,8 @@ class Caller(NamedTuple):
     routing_id: bytes
     node: int
     broker_epoch: int
+    places: Places | None = None
+    """For answers, in memory that the node shares."""
 
 
 class Callers:

@@ -10,7 +10,6 @@ the leader's shard has failed, and begins it anew (`Fetcher.failed`); answers th
 from __future__ import annotations
 
 import logging
-import struct
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -26,13 +25,19 @@ from ringlog.errors import (
     ShardUnavailable,
     StaleBroker,
 )
-from ringlog.limits import FRAME_BYTES_MAX, HELLO_AGAIN_MS, REPLICA_OVERFLOW_BYTES_MAX, SHARDS_MAX
+from ringlog.limits import (
+    FRAME_BYTES_MAX,
+    HELLO_AGAIN_MS,
+    REPLICA_LANDED_BYTES_MIN,
+    REPLICA_OVERFLOW_BYTES_MAX,
+    SHARDS_MAX,
+)
 from ringlog.net.framing import HEADER_BYTES, Flag, Header, unpack_header
 from ringlog.net.messages import ErrorReply, decode_body
 from ringlog.net.peer_calls import Call, Caller, Callers, CallState, Lane
-from ringlog.net.peer_wire import decode_hello, error_frame, hello_frame, judge, me_of
+from ringlog.net.peer_near import Landing, MapMemory, granted, landed, places_of
+from ringlog.net.peer_wire import decode_hello, error_frame, hello_frame, judge, me_of, passed_on
 from ringlog.net.wire_errors import raised
-from ringlog.ring.frame import frame_header
 from ringlog.ring.link import LinkEnd
 from ringlog.ring.ring import Message
 from ringlog.ring.stats import Stats
@@ -47,9 +52,7 @@ from ringlog.shard.commands import (
     unpack_lent,
 )
 
-_SESSION = struct.Struct("<Q")
-_SESSION_AT = slice(16, 24)
-_REPLY = int(Flag.REPLY)
+_REPLY, _NEAR = int(Flag.REPLY), int(Flag.NEAR)
 _PEER_HELLO, _REPLICA_FETCH = int(NodeApi.PEER_HELLO), int(NodeApi.REPLICA_FETCH)
 """As plain numbers: a member of an enum costs as much as three calls at each use."""
 _log = logging.getLogger(__name__)
@@ -79,8 +82,12 @@ class PeerService:
         send: SendTo,
         answer: AnswerTo,
         intact: Callable[[int], bool],
+        host: str,
+        share: Callable[[], Landing | None],
+        map_memory: MapMemory,
     ) -> None:
-        """`shard_of`: which shard a process is; `intact`: whether the one that we speak with is still the latest."""
+        """`shard_of`: which shard a process is; `intact`: whether the one that we speak with is still the latest;
+        `host`: where this process runs; `share`: new memory that a node on the same host may put answers into."""
         self.image = MetadataImage()
         self.has_image = False
         self.calls: dict[int, Call] = {}
@@ -93,6 +100,9 @@ class PeerService:
         self._send = send
         self._answer = answer
         self._intact = intact
+        self._host = host
+        self._share = share
+        self._map_memory = map_memory
         self._ends: dict[int, LinkEnd] = {}
         """By shard, as everything below."""
         self._regions: dict[int, memoryview] = {}
@@ -123,62 +133,73 @@ class PeerService:
 
     def _take_from_shard(self, process: int, frame: memoryview) -> None:
         header = unpack_header(frame)
-        flags, lane = header.flags, header.correlation
         node, their_shard = place_of(header.received)
-        if flags & _REPLY:
-            message = self._answer_of(process, frame, flags, their_shard)
-            if message is not None:
-                self._answer_node(node, message, lane, their_shard)
-            return
-        shard = self._shard_of(process)
-        message = bytearray(frame)
-        message[_SESSION_AT] = _SESSION.pack(shard)
-        call = self.calls.get(node)
+        if header.flags & _REPLY:
+            self._answer_node(process, header, frame, node, their_shard)
+        else:
+            self._ask_node(self._shard_of(process), header, frame, node)
+
+    def _ask_node(self, shard: int, header: Header, frame: memoryview, node: int) -> None:
+        """What a shard asks goes to the other node. A fetch grants a place for an answer."""
+        lane, call = (shard, header.correlation), self.calls.get(node)
         if call is not None and call.is_ready:
-            call.lanes.add((shard, lane))
+            call.lanes.add(lane)
+            landing = call.landing if header.api_key == _REPLICA_FETCH else None
+            position = landing.grant() if landing is not None else None
+            flags, body = 0, bytes(frame[HEADER_BYTES:])
+            if position is not None:
+                flags, body = _NEAR, granted(position) + body
+            message = passed_on(header, session=shard, flags=flags, body_bytes=len(body)) + body
             if self._send(node, message):
-                self._count_out(message)
+                self._count_out(len(message))
                 return
+            if landing is not None and position is not None:
+                landing.revoke(position)
         what = NodeApi(header.api_key).name
-        self._fail_lane(node, (shard, lane), NodeUnavailable(f"node {node} cannot be reached: {what} waits"))
+        self._fail_lane(node, lane, NodeUnavailable(f"node {node} cannot be reached: {what} waits"))
 
-    def _answer_of(
-        self, process: int, frame: memoryview, flags: int, their_shard: int
-    ) -> bytes | bytearray | None:
-        """A shard's answer as it goes to the other node; None when what it lent cannot be trusted any more."""
-        if not flags & LENT:
-            message = bytearray(frame)
-            message[_SESSION_AT] = _SESSION.pack(their_shard)
-            return message
-        lent = unpack_lent(frame[HEADER_BYTES:])
-        self._releases.setdefault(process, []).append(lent.token)
-        region = self._regions[self._shard_of(process)]
-        header = frame_header(
-            api_key=frame[1],
-            partition=int.from_bytes(frame[4:8], "little"),
-            correlation=int.from_bytes(frame[8:16], "little"),
-            session=their_shard,
-            flags=flags & ~LENT,
-            body_bytes=len(lent.head) + lent.data_bytes,
-        )
-        whole = b"".join((header, lent.head, *(region[at : at + nbytes] for at, nbytes in lent.ranges)))
-        # If its owner died, another may have written there; who asked is told when the link is made anew.
-        return whole if self._intact(process) else None
-
-    def _answer_node(self, node: int, message: bytes | bytearray, lane: int, their_shard: int) -> None:
-        caller = self.callers.by_node.get(node)
+    def _answer_node(
+        self, process: int, header: Header, frame: memoryview, node: int, their_shard: int
+    ) -> None:
+        """A shard's answer goes to the node that asked: through the socket, or into the memory that it shares."""
+        caller, flags = self.callers.by_node.get(node), header.flags & ~LENT
+        pieces: list[bytes | memoryview] = [frame[HEADER_BYTES:]]
+        if header.flags & LENT:
+            lent = unpack_lent(frame[HEADER_BYTES:])
+            self._releases.setdefault(process, []).append(lent.token)
+            region = self._regions[self._shard_of(process)]
+            pieces = [lent.head, *(region[at : at + nbytes] for at, nbytes in lent.ranges)]
         if caller is None:
             return  # it hung up, and begins anew when it calls again
+        nbytes = sum(map(len, pieces))
+        places = caller.places if nbytes >= REPLICA_LANDED_BYTES_MIN else None
+        position = places.put(pieces, nbytes) if places is not None else None
+        if position is not None:
+            flags |= _NEAR
+            pieces = [landed(position, nbytes)]
+        head = passed_on(header, session=their_shard, flags=flags, body_bytes=sum(map(len, pieces)))
+        message = b"".join((head, *pieces))
+        # If the owner of what was lent died, another may have written there; who asked is told when the link is new.
+        is_sound = not header.flags & LENT or self._intact(process)
+        if is_sound and self._send_answer(caller, header.correlation, their_shard, message):
+            if position is not None:
+                self._count_out(nbytes, near=True)
+        elif places is not None and position is not None:
+            places.put_back(position)
+
+    def _send_answer(self, caller: Caller, lane: int, their_shard: int, message: bytes) -> bool:
         if len(message) > FRAME_BYTES_MAX:
-            _log.error("an answer of %d bytes to node %d is larger than any frame", len(message), node)
+            _log.error("an answer of %d bytes to node %d is larger than any frame", len(message), caller.node)
             error = LimitExceeded(
                 f"the answer has {len(message)} bytes, and a frame {FRAME_BYTES_MAX} at most"
             )
             message = error_frame(NodeApi.REPLICA_FETCH, error, correlation=lane, session=their_shard)
-        if self._answer(caller.routing_id, message):
-            self._count_out(message)
+        is_sent = self._answer(caller.routing_id, message)
+        if is_sent:
+            self._count_out(len(message))
         else:
             self._stats.counts["refused"] += 1
+        return is_sent
 
     # -- metadata ----------------------------------------------------------------------------------------------
 
@@ -243,16 +264,28 @@ class PeerService:
             elif header.api_key != _REPLICA_FETCH or not header.flags & _REPLY:
                 raise InvalidRequest(f"node {node} sent api {header.api_key} as an answer")
             elif call.is_ready:
-                self._count_in(frame)
+                self._count_in(len(frame))
                 self._deliver_answer(call, header, frame)
         except RinglogError as error:
             self._refused(f"node {node}", error)
 
     def _deliver_answer(self, call: Call, header: Header, frame: memoryview) -> None:
+        body, landing = frame[HEADER_BYTES:], call.landing
+        if not header.flags & _NEAR:
+            self._give_answer(call, header, body)
+        elif landing is None:
+            raise InvalidRequest(f"node {call.node} put an answer where it was given no place")
+        else:
+            position, body = landing.take(body)
+            self._count_in(len(body), near=True)
+            self._give_answer(call, header, body)
+            landing.freed(position)
+
+    def _give_answer(self, call: Call, header: Header, body: memoryview) -> None:
         shard, lane = header.received, header.correlation
         if shard not in self._ends:
             return  # its process is being restarted, and will ask anew
-        if not self._put(shard, frame, place(call.node)):
+        if not self._put(shard, header, body, place(call.node)):
             self._fail_lane(
                 call.node, (shard, lane), Overloaded("the shard is behind with what it asked for")
             )
@@ -267,6 +300,8 @@ class PeerService:
             judge(hello, self._me, self.image)
             if hello.node_id != call.node:
                 raise InvalidRequest(f"node {hello.node_id} answers at {call.endpoint} for node {call.node}")
+            if call.landing is not None:
+                call.landing.is_taken = hello.shares == call.landing.offer
         except RinglogError as why:
             self._event(call, "stranger", str(why))
             if call.told != why.code:  # it is tried again and again: said once is enough
@@ -283,7 +318,7 @@ class PeerService:
 
     def _lost(self, call: Call, why: str) -> None:
         """What was asked through a call is not answered any more."""
-        lanes, call.lanes = call.lanes, set()
+        lanes, call.lanes, call.landing = call.lanes, set(), None
         for lane in lanes:
             self._fail_lane(call.node, lane, NodeUnavailable(f"node {call.node}: {why}"))
 
@@ -292,8 +327,8 @@ class PeerService:
         shard, their_shard = lane
         self._stats.counts["errors"] += 1
         if shard in self._ends:
-            frame = error_frame(NodeApi.REPLICA_FETCH, why, correlation=their_shard)
-            self._put(shard, memoryview(frame), place(node), must=True)
+            frame = memoryview(error_frame(NodeApi.REPLICA_FETCH, why, correlation=their_shard))
+            self._put(shard, unpack_header(frame), frame[HEADER_BYTES:], place(node), must=True)
 
     # -- calls of other nodes --------------------------------------------------------------------------------------
 
@@ -302,7 +337,7 @@ class PeerService:
         self._stats.counts["requests"] += 1
         try:
             header = unpack_header(frame)
-            if header.flags:
+            if header.flags & ~_NEAR:
                 raise InvalidRequest("who calls asks, and answers nothing")
             if header.api_key == _PEER_HELLO:
                 self._greeted(routing_id, frame[HEADER_BYTES:])
@@ -312,13 +347,18 @@ class PeerService:
                 raise StaleBroker("this connection is not known as that of a node. Say hello")
             if header.api_key not in REPLICA_APIS or header.received >= SHARDS_MAX:
                 raise InvalidRequest(f"api {header.api_key} of shard {header.received} is none between nodes")
+            self._count_in(len(frame))
+            body = frame[HEADER_BYTES:]
+            if header.flags & _NEAR:
+                if caller.places is None:
+                    raise InvalidRequest("this connection has shared no memory to write in")
+                body = caller.places.granted(body)
         except RinglogError as error:
             self._refused("a connection", error)
             if self.callers.is_news(routing_id):
                 self._answer(routing_id, error_frame(NodeApi.PEER_HELLO, error))
             return
-        self._count_in(frame)
-        self._ask_shard(caller, header, frame)
+        self._ask_shard(caller, header, body)
 
     def _greeted(self, routing_id: bytes, body: memoryview) -> None:
         if self._me is None:
@@ -332,8 +372,10 @@ class PeerService:
             self._answer(routing_id, error_frame(NodeApi.PEER_HELLO, error))
             return
         self._forget_served(hello.node_id)
-        self.callers.let_in(Caller(routing_id, hello.node_id, hello.broker_epoch))
-        self._answer(routing_id, hello_frame(self._me, hello.node_id, Flag.REPLY))
+        places = places_of(hello.shares, self._host, self._map_memory)
+        self.callers.let_in(Caller(routing_id, hello.node_id, hello.broker_epoch, places))
+        shares = hello.shares if places is not None else None
+        self._answer(routing_id, hello_frame(self._me, hello.node_id, Flag.REPLY, shares=shares))
 
     def left(self, routing_id: bytes) -> None:
         """A connection of who called is gone."""
@@ -341,11 +383,11 @@ class PeerService:
         if caller is not None:
             self._forget_served(caller.node)
 
-    def _ask_shard(self, caller: Caller, header: Header, frame: memoryview) -> None:
+    def _ask_shard(self, caller: Caller, header: Header, body: memoryview) -> None:
         shard, their_shard = header.correlation, header.received
         if shard in self._ends:
             self._served.setdefault(shard, set()).add((caller.node, their_shard))
-            if self._put(shard, frame, place(caller.node, their_shard)):
+            if self._put(shard, header, body, place(caller.node, their_shard)):
                 return
             why: RinglogError = Overloaded("the shard is behind with its requests")
         else:
@@ -366,25 +408,25 @@ class PeerService:
 
     # -- into rings ------------------------------------------------------------------------------------------------
 
-    def _put(self, shard: int, frame: memoryview, session: int, *, must: bool = False) -> bool:
+    def _put(self, shard: int, header: Header, body: memoryview, session: int, *, must: bool = False) -> bool:
         """Into a shard's ring, or behind what waits for room in it; False when too much does. What `must` be told is
         small, and there is one such frame for each that the shard has sent."""
+        head = passed_on(header, session=session, flags=header.flags & ~_NEAR, body_bytes=len(body))
+        nbytes = len(head) + len(body)
         if not self._overflow.get(shard):
             writer = self._ends[shard].writer
-            body = writer.claim(len(frame))
-            if body is not None:
-                body[:] = frame
-                body[_SESSION_AT] = _SESSION.pack(session)
+            room = writer.claim(nbytes)
+            if room is not None:
+                room[:HEADER_BYTES] = head
+                room[HEADER_BYTES:] = body
                 writer.commit()
                 return True
-        waiting = self._overflow_bytes.get(shard, 0) + len(frame)
+        waiting = self._overflow_bytes.get(shard, 0) + nbytes
         if waiting > REPLICA_OVERFLOW_BYTES_MAX and not must:
             self._stats.counts["refused"] += 1
             return False
-        copy = bytearray(frame)
-        copy[_SESSION_AT] = _SESSION.pack(session)
         self._overflow_bytes[shard] = waiting
-        self._overflow.setdefault(shard, deque()).append(bytes(copy))
+        self._overflow.setdefault(shard, deque()).append(head + body)
         return True
 
     def retry_overflow(self) -> bool:
@@ -408,7 +450,10 @@ class PeerService:
                 continue
             if call.greet_ms <= self._now_ms:
                 call.greet_ms = self._now_ms + HELLO_AGAIN_MS
-                self._send(call.node, hello_frame(self._me, call.node))
+                if call.landing is None:
+                    call.landing = self._share()
+                shares = call.landing.offer if call.landing is not None else None
+                self._send(call.node, hello_frame(self._me, call.node, shares=shares))
             due.append(call.greet_ms)
         return min(due, default=None)
 
@@ -430,8 +475,13 @@ class PeerService:
         self._stats.counts["refused"] += 1
         _log.debug("%s is refused: %s", who, error)
 
-    def _count_in(self, frame: memoryview) -> None:
-        self._stats.counts["bytes_in"] += len(frame)
+    def _count_in(self, nbytes: int, *, near: bool = False) -> None:
+        """`near`: these came through memory that is shared, behind a message that was counted already."""
+        self._stats.counts["bytes_in"] += nbytes
+        if near:
+            self._stats.counts["near_bytes_in"] += nbytes
 
-    def _count_out(self, message: bytes | bytearray) -> None:
-        self._stats.counts["bytes_out"] += len(message)
+    def _count_out(self, nbytes: int, *, near: bool = False) -> None:
+        self._stats.counts["bytes_out"] += nbytes
+        if near:
+            self._stats.counts["near_bytes_out"] += nbytes

@@ -14,8 +14,9 @@ import msgspec
 from ringlog.controller.image import MetadataImage
 from ringlog.errors import CorruptFrame, InvalidRequest, RinglogError, StaleBroker, UnsupportedVersion
 from ringlog.limits import NODE_ID_MAX
-from ringlog.net.framing import Flag
+from ringlog.net.framing import Flag, Header
 from ringlog.net.messages import encode_body
+from ringlog.net.peer_near import Offer
 from ringlog.net.wire_errors import error_reply
 from ringlog.ring.frame import frame_header
 from ringlog.shard.commands import NodeApi
@@ -36,6 +37,8 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, gc=False):
     broker_epoch: _Epoch
     to: _NodeId
     """The node that is meant."""
+    shares: Offer | None = None
+    """Memory for answers; in return the same, if answers are put there."""
 
 
 _decoder = msgspec.msgpack.Decoder(Hello)
@@ -48,10 +51,10 @@ class Me(NamedTuple):
     node_id: int
     broker_epoch: int
 
-    def hello(self, to: int) -> bytes:
+    def hello(self, to: int, shares: Offer | None = None) -> bytes:
         """The body that tells another node who this one is."""
         return msgspec.msgpack.encode(
-            Hello(PEER_VERSION, self.cluster_id, self.node_id, self.broker_epoch, to)
+            Hello(PEER_VERSION, self.cluster_id, self.node_id, self.broker_epoch, to, shares)
         )
 
 
@@ -99,9 +102,9 @@ def judge(hello: Hello, me: Me, image: MetadataImage) -> None:
         )
 
 
-def hello_frame(me: Me, to: int, flags: int = 0) -> bytes:
+def hello_frame(me: Me, to: int, flags: int = 0, *, shares: Offer | None = None) -> bytes:
     """A hello, or with `Flag.REPLY` the answer to one."""
-    body = me.hello(to)
+    body = me.hello(to, shares)
     header = frame_header(
         api_key=NodeApi.PEER_HELLO, partition=0, correlation=0, flags=flags, body_bytes=len(body)
     )
@@ -120,3 +123,15 @@ def error_frame(api: NodeApi, error: RinglogError, *, correlation: int = 0, sess
         body_bytes=len(body),
     )
     return header + body
+
+
+def passed_on(header: Header, *, session: int, flags: int, body_bytes: int) -> bytes:
+    """The header of a frame that goes on to somebody else, for whom its session means something."""
+    return frame_header(
+        api_key=header.api_key,
+        partition=header.partition,
+        correlation=header.correlation,
+        session=session,
+        flags=flags,
+        body_bytes=body_bytes,
+    )

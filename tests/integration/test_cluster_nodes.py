@@ -17,7 +17,6 @@ from ringlog.net.framing import Api
 from ringlog.net.messages import CreateTopicRequest, TopicReply
 from ringlog.node.clean_stop import CLEAN_STOP_NAME
 from ringlog.node.control import status
-from ringlog.node.metrics import prometheus_text
 from ringlog.node.quorum_store import QuorumStore, look
 from tests.support.cluster import BACK_WITHIN_S, TOPIC, ClusterNode, ClusterTrial, free_ports
 from tests.support.node import NodeProcess, wait_for
@@ -68,12 +67,7 @@ class Writing(threading.Thread):
 
 def metric(node: NodeProcess, name: str) -> int:
     """A gauge of a node's controller process."""
-    line = next(
-        line
-        for line in prometheus_text(node.data_dir).splitlines()
-        if line.startswith(f'ringlog_{name}{{role="controller"')
-    )
-    return int(line.rpartition(" ")[2])
+    return node.metric(name, "controller")
 
 
 def soon(what: str, condition: Callable[[], object], within_s: float = WITHIN_S) -> None:

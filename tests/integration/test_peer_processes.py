@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ringlog.net import peer_agent
 from ringlog.net.framing import Acks
 from ringlog.ring.link import LinkEnd
 from tests.support.peer_cluster import PEER, PeerCluster
@@ -45,12 +46,22 @@ def test_records_are_committed_over_sockets(cluster):
     same_everywhere(cluster, values)
 
 
-def test_large_batches_are_lent_by_the_leader_and_arrive_whole(cluster):
+@pytest.fixture(params=["memory", "sockets"])
+def way(request, monkeypatch):
+    """Of large answers: nodes of one host share memory, others do not. Asked for before the cluster."""
+    if request.param == "sockets":
+        monkeypatch.setattr(peer_agent, "share_landing", lambda: None)
+    return request.param
+
+
+def test_large_batches_are_lent_by_the_leader_and_arrive_whole(way, cluster):
     values = [bytes([number]) * 1_000_000 for number in range(9)]
     produce(cluster, *values)
     assert acked(cluster, 9) == list(range(9))
     same_everywhere(cluster, values)
     assert cluster.worlds[1].core.fetches._lent == {}, "all that was lent is given back"
+    near = cluster.threads[1].agent._stats.counts["near_bytes_out"]
+    assert near > 2 * sum(map(len, values)) if way == "memory" else near == 0
 
 
 @pytest.mark.parametrize("node", [1, 2], ids=["of the leader", "of a follower"])
@@ -98,7 +109,7 @@ def test_a_registration_that_is_renewed_under_a_living_shard_is_heard_at_the_lea
     assert acked(cluster, 1) == [1]
 
 
-def test_a_full_ring_of_a_shard_that_stands_still_loses_nothing(cluster):
+def test_a_full_ring_of_a_shard_that_stands_still_loses_nothing(way, cluster):
     """Its answers wait; when it goes on, all is there."""
     produce(cluster, b"a")
     acked(cluster, 1)

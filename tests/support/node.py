@@ -17,6 +17,7 @@ import psutil
 
 from perf.cluster.nodes import free_ports
 from ringlog.errors import RinglogError
+from ringlog.node.metrics import prometheus_text
 from tests.support.checkers.leaks import LeakWatch
 from tests.support.patience import Patience, stretched
 from tests.support.raw_client import RawClient
@@ -221,6 +222,15 @@ class NodeProcess:
 
     def resume(self, pid: int) -> None:
         _signal(pid, signal.SIGCONT)
+
+    def metric(self, name: str, role: str) -> int:
+        """A counter or gauge of its first process of a role."""
+        line = next(
+            line
+            for line in prometheus_text(self.data_dir).splitlines()
+            if line.startswith(f'ringlog_{name}{{role="{role}"')
+        )
+        return int(line.rpartition(" ")[2])
 
     def resident_bytes(self) -> dict[int, int]:
         """The memory of each process that is its own: resident, without what it shares."""

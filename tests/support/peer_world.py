@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 from ringlog.controller.records import Broker, BrokerRemoved, Delta, Identity, MetadataRecord, encode_delta
+from ringlog.errors import InvalidRequest
 from ringlog.limits import KIB
 from ringlog.net.framing import HEADER_BYTES, Flag, Header, unpack_header
 from ringlog.net.messages import ErrorReply, decode_body
+from ringlog.net.peer_near import KEY_BYTES, MEMORY_BYTES, Landing, Offer
 from ringlog.net.peer_service import PeerService
 from ringlog.net.peer_wire import Me, hello_frame
 from ringlog.ring.doorbell import Doorbell
@@ -20,6 +23,7 @@ CONTROLLER, SHARD_0, SHARD_1 = 0, 2, 3
 ME, OTHER, THIRD = 1, 2, 3
 CLUSTER = "c"
 RING = 64 * KIB
+HOST = "here"
 FETCH, HELD, HELLO = NodeApi.REPLICA_FETCH, NodeApi.REPLICA_HELD, NodeApi.PEER_HELLO
 
 
@@ -63,11 +67,15 @@ def frame(api: int, body: bytes = b"", *, correlation: int = 0, session: int = 0
 class PeerWorld:
     """Node 1 of three, with two shards. Node 2 may have called, and may be called."""
 
-    def __init__(self) -> None:
+    def __init__(self, region_bytes: int = 4096) -> None:
         self.called: list[tuple[int, Frame]] = []
         self.answered: list[tuple[bytes, Frame]] = []
         self.unreachable: set[int] = set()
+        self.deaf: set[bytes] = set()
+        """Connections that take nothing more."""
         self.dead: set[int] = set()
+        self.memories: dict[tuple[int, int], bytearray] = {}
+        """What processes of this host share, by the process and its descriptor."""
         self.stats = Stats(StatsPage(memoryview(bytearray(StatsPage.bytes_needed(1))), 1), 0)
         self.service = PeerService(
             self.stats,
@@ -76,11 +84,14 @@ class PeerWorld:
             send=self._send,
             answer=self._answer,
             intact=lambda process: process not in self.dead,
+            host=HOST,
+            share=self._share,
+            map_memory=self.map_memory,
         )
         self.bell = Doorbell.create()
         self.fronts: dict[int, LinkEnd] = {}
         self.backs: dict[int, LinkEnd] = {}
-        self.region = bytearray(range(256)) * 16
+        self.region = bytearray(range(256)) * (region_bytes // 256)
         self.epochs = {ME: 10, OTHER: 20, THIRD: 30}
         self._generation = 0
         self._version = 0
@@ -97,8 +108,24 @@ class PeerWorld:
         return True
 
     def _answer(self, routing_id: bytes, message: bytes | bytearray) -> bool:
+        if routing_id in self.deaf:
+            return False
         self.answered.append((routing_id, taken_apart(message)))
         return True
+
+    def _share(self) -> Landing:
+        return self.landing(os.getpid())
+
+    def landing(self, process: int, host: str = HOST) -> Landing:
+        """New memory of a process."""
+        number = len(self.memories)
+        memory = self.memories[process, number] = bytearray(MEMORY_BYTES)
+        return Landing(memoryview(memory), Offer(host, process, number, bytes([number]) * KEY_BYTES))
+
+    def map_memory(self, process: int, descriptor: int, nbytes: int) -> memoryview:
+        if (process, descriptor) not in self.memories:
+            raise InvalidRequest("there is no such memory")
+        return memoryview(self.memories[process, descriptor])[:nbytes]
 
     def at(self, after_ms: int) -> None:
         self.now_ms += after_ms

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ringlog.controller.topic_config import MESSAGE_BYTES_MAX
-from ringlog.limits import MIB
+from ringlog.limits import KIB, MIB
 from ringlog.records.encode import encode
 from tests.support.amounts import cases, chance
 from tests.support.cluster import NODES, ClusterTrial
@@ -24,7 +24,7 @@ def test_peer_processes_and_shards_that_are_killed_hold_up_nothing_for_long(tmp_
     rng = chance("peers")
     with ClusterTrial(tmp_path, options=("--tail-bytes-per-shard", str(48 * MIB))) as trial:
         _replicate_the_largest_batch(trial)
-        with trial.load(rate=400, producers=1) as load:
+        with trial.load(rate=300, producers=1, value_bytes_max=64 * KIB) as load:
             load.wait_warm(15)
             for number in cases(short=4, full=200):
                 time.sleep(rng.uniform(0.0, 0.2))
@@ -35,6 +35,7 @@ def test_peer_processes_and_shards_that_are_killed_hold_up_nothing_for_long(tmp_
                 load.wait_writable(killed_at, stretched(WRITABLE_WITHIN_S))
                 node.wait_replaced(role, 0, old_pid)
             trial.wait_in_sync()
+        assert any(node.metric("near_bytes_in_total", "peer") for node in trial.nodes.values())
         trial.judge(records_min=50)
 
 

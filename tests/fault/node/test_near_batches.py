@@ -16,7 +16,6 @@ import pytest
 from ringlog.client.admin import Admin
 from ringlog.client.consumer import Consumer
 from ringlog.client.producer import Producer
-from ringlog.node.metrics import prometheus_text
 from tests.support.amounts import cases, chance
 from tests.support.node import NodeProcess, wait_for
 from tests.support.patience import stretched
@@ -36,12 +35,7 @@ def node(tmp_path: Path):
 
 
 def near_bytes(node: NodeProcess) -> int:
-    line = next(
-        line
-        for line in prometheus_text(node.data_dir).splitlines()
-        if line.startswith("ringlog_near_bytes_in_total") and 'role="net"' in line
-    )
-    return int(line.rsplit(" ", 1)[1])
+    return node.metric("near_bytes_in_total", "net")
 
 
 def chunk_of(number: int) -> np.ndarray:

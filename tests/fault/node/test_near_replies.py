@@ -22,7 +22,6 @@ from ringlog.client.consumer import Consumer
 from ringlog.client.near_memory import landing_memory
 from ringlog.client.producer import Producer
 from ringlog.client.records import ConsumerRecord
-from ringlog.node.metrics import prometheus_text
 from tests.support.amounts import cases, chance
 from tests.support.node import NodeProcess, wait_for
 from tests.support.patience import stretched
@@ -66,12 +65,7 @@ def number_of(record: ConsumerRecord) -> int:
 
 
 def near_bytes(node: NodeProcess) -> int:
-    line = next(
-        line
-        for line in prometheus_text(node.data_dir).splitlines()
-        if line.startswith("ringlog_near_bytes_out_total") and 'role="net"' in line
-    )
-    return int(line.rsplit(" ", 1)[1])
+    return node.metric("near_bytes_out_total", "net")
 
 
 def mapped(node: NodeProcess) -> int:
