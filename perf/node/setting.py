@@ -21,7 +21,8 @@ from ringlog.node.embedded import EmbeddedNode
 
 _numbers = itertools.count()
 CHUNK_BYTES = 4 << 20
-CHUNKS_AHEAD = 6
+CHUNKS_AHEAD = 12
+"""48 MiB on their way: what a producer's buffer has room for, by default, beside the chunk that is being sent."""
 
 
 class NodeBench(NamedTuple):
