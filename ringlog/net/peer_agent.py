@@ -30,7 +30,11 @@ def share_landing() -> Landing | None:
         descriptor = make_shared("ringlog-peer", MEMORY_BYTES)
     except OSError:
         return None  # forbidden, or out of descriptors: answers come through the socket
-    memory = memoryview(mmap.mmap(descriptor, MEMORY_BYTES))
+    try:
+        memory = memoryview(mmap.mmap(descriptor, MEMORY_BYTES))
+    except OSError:
+        os.close(descriptor)
+        return None  # the mapping takes another descriptor, and room
     landing = Landing(memory, Offer(host_id(), os.getpid(), descriptor, os.urandom(KEY_BYTES)))
     weakref.finalize(landing, os.close, descriptor).atexit = False
     return landing
