@@ -2,12 +2,15 @@
 of through the socket. Pure.
 
 A node shares memory once with each call that it makes: the hello says where it is. Nothing of a hello is believed, so
-the memory begins with a key that the hello names: who can write it there may have it written to. The rest are places:
+the memory begins with what nobody else's does, and a key that the hello names: who can write it there may have it
+written to. Without the first, a key that is guessed would do: fresh memory that a consumer shares begins with zeros.
+It also says where places are, of which the rest is made: another version may have other ones.
 
-    0         BLOCK_BYTES              + PLACE_BYTES
-    ├─────────┼────────────────────────┼───────────┄
-    │ the key │ place                  │ place
-    └─────────┴────────────────────────┴───────────┄
+    0       16           20            24        40    BLOCK_BYTES      + place bytes
+    ├───────┼────────────┼─────────────┼─────────┼┄┄┄┄┄┼────────────────┼───────────┄
+    │ magic │ u32        │ u32         │ the key │     │ place          │ place
+    │       │ how many   │ place bytes │         │     │                │
+    └───────┴────────────┴─────────────┴─────────┴┄┄┄┄┄┴────────────────┴───────────┄
 
 A fetch may grant a place, by the flag NEAR and 8 bytes before its body; it is the other node's until an answer says
 what was put there, or the call is over and the memory with it. So a node that stood still, and writes late, writes
@@ -37,6 +40,9 @@ from ringlog.net.near import land
 
 KEY_BYTES = 16
 MEMORY_BYTES = BLOCK_BYTES + REPLICA_PLACES * REPLICA_PLACE_BYTES
+_BEGINNING = struct.Struct("<16sII")
+_MAGIC = b"ringlog answers\n"
+HEAD_BYTES = _BEGINNING.size + KEY_BYTES
 _GRANTED = struct.Struct("<Q")
 _LANDED = struct.Struct("<QI4x")
 _POSITIONS = range(BLOCK_BYTES, MEMORY_BYTES, REPLICA_PLACE_BYTES)
@@ -52,7 +58,11 @@ class Offer(msgspec.Struct, array_like=True, frozen=True, gc=False):
     descriptor: _Number
     """Of that process."""
     key: bytes
-    """What the memory begins with."""
+    """What the memory has in its head."""
+
+    def head(self) -> bytes:
+        """What the memory begins with."""
+        return _BEGINNING.pack(_MAGIC, REPLICA_PLACES, REPLICA_PLACE_BYTES) + self.key
 
 
 MapMemory = Callable[[int, int, int], memoryview]
@@ -63,7 +73,7 @@ class Landing:
     """The memory as who shares it knows it."""
 
     def __init__(self, memory: memoryview, offer: Offer) -> None:
-        memory[:KEY_BYTES] = offer.key
+        memory[:HEAD_BYTES] = offer.head()
         self.offer = offer
         self.is_taken = False
         """The other node has it before its eyes."""
@@ -152,4 +162,4 @@ def places_of(offer: Offer | None, host: str, map_memory: MapMemory) -> Places |
         memory = map_memory(offer.process, offer.descriptor, MEMORY_BYTES)
     except RinglogError:
         return None  # it cannot be reached from here: in another container, say
-    return Places(memory) if memory[:KEY_BYTES] == offer.key else None
+    return Places(memory) if memory[:HEAD_BYTES] == offer.head() else None

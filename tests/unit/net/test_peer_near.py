@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import struct
+from functools import partial
 
 import pytest
 
+from ringlog.client.near_memory import landing_memory
 from ringlog.errors import StaleBroker
 from ringlog.limits import BLOCK_BYTES, REPLICA_LANDED_BYTES_MIN, REPLICA_PLACE_BYTES, REPLICA_PLACES
 from ringlog.net.framing import Flag
-from ringlog.net.peer_near import KEY_BYTES, Landing, Offer, Places, places_of
+from ringlog.net.host import host_id
+from ringlog.net.peer_agent import share_landing
+from ringlog.net.peer_near import HEAD_BYTES, KEY_BYTES, Landing, Offer, Places, places_of
 from ringlog.net.peer_wire import Me, decode_hello, error_frame, hello_frame
+from ringlog.net.shared_memory import map_shared
 from ringlog.shard.commands import LENT, NodeApi, pack_lent, place, unpack_u64
 from tests.support.peer_world import (
     CLUSTER,
@@ -344,6 +351,42 @@ def test_memory_that_is_not_proven_to_be_the_callers_is_left_alone(peer, wrong):
     assert peer.received() == []
 
 
+def test_memory_that_a_consumer_shares_is_none_of_a_node_whatever_key_is_guessed():
+    shared = landing_memory()
+    assert shared is not None
+    fresh = Offer(host_id(), os.getpid(), shared.descriptor, bytes(KEY_BYTES))
+    assert places_of(fresh, host_id(), partial(map_shared, writable=True)) is None
+
+
+@pytest.mark.parametrize("at", [0, 16, 20], ids=["another purpose", "more places", "larger places"])
+def test_memory_of_another_make_is_left_alone(peer, at):
+    """A later version may have its places elsewhere."""
+    offer = peer.landing(77).offer
+    peer.memories[offer.process, offer.descriptor][at] ^= 1
+    assert called(peer, offer) is None
+
+
+@pytest.mark.parametrize("lacks", ["memfd_create", "mmap"])
+def test_where_the_system_gives_no_memory_none_is_shared_and_no_descriptor_is_kept(monkeypatch, lacks):
+    def none_left(*_):
+        raise OSError(24, "Too many open files")
+
+    before = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(os if lacks == "memfd_create" else mmap, lacks, none_left)
+    assert share_landing() is None
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_memory_that_nobody_has_any_more_keeps_no_descriptor():
+    before = os.listdir("/proc/self/fd")
+    landing = share_landing()
+    assert landing is not None
+    theirs = places_of(landing.offer, host_id(), partial(map_shared, writable=True))
+    assert theirs is not None and os.listdir("/proc/self/fd") != before
+    del landing, theirs
+    assert os.listdir("/proc/self/fd") == before
+
+
 def test_an_earlier_version_shares_nothing_and_is_let_in(peer):
     them = Me(CLUSTER, OTHER, peer.epochs[OTHER])
     assert called(peer, None) is None
@@ -363,4 +406,4 @@ def test_both_ends_agree_where_places_are():
         assert theirs.put([piece, piece], 20) == position
         _, found = mine.take(struct.pack("<QI4x", position, 20))
         assert bytes(found) == piece * 2
-    assert bytes(memory[:KEY_BYTES]) == b"k" * KEY_BYTES
+    assert bytes(memory[:HEAD_BYTES]) == mine.offer.head()
