@@ -44,6 +44,8 @@ class PeerSockets:
         self._ready: set[Any] = set()
         """What had something when the last wait ended."""
         self._dealers: dict[int, Dealer] = {}
+        self._calls: dict[int, Call] = {}
+        """Which call each of them serves."""
 
     @property
     def endpoint(self) -> str:
@@ -58,13 +60,15 @@ class PeerSockets:
     # -- sending -----------------------------------------------------------------------------------------------
 
     def follow(self, calls: Mapping[int, Call]) -> None:
-        """Begin to call the nodes that are to be called, and hang up on the others."""
+        """Begin to call the nodes that are to be called, and hang up on the others. A call that was made anew, be it to
+        the same place, waits to hear of a connection of its own."""
         for node, dealer in list(self._dealers.items()):
-            if node not in calls or calls[node].endpoint != dealer.endpoint:
-                del self._dealers[node]
+            if calls.get(node) is not self._calls[node]:
+                del self._dealers[node], self._calls[node]
                 dealer.close()
         for node, call in calls.items():
             if node not in self._dealers:
+                self._calls[node] = call
                 self._dealers[node] = Dealer(
                     self._context,
                     call.endpoint,

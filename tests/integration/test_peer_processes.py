@@ -86,6 +86,15 @@ def test_a_new_leader_is_followed_through_other_calls(cluster):
     same_everywhere(cluster, [b"a", b"b"])
 
 
+def test_a_node_that_was_removed_and_is_back_before_anybody_looked_is_called_anew(cluster):
+    produce(cluster, b"a")
+    acked(cluster, 1)
+    cluster.removed_and_back(2, told=3)
+    agent = cluster.threads[3].agent
+    cluster.until(lambda: agent.service.image.version == cluster.threads[3].version)
+    cluster.until(lambda: all(call.is_ready for call in agent.service.calls.values()))
+
+
 def test_a_shard_that_restarts_under_a_new_registration_is_heard_again(cluster):
     produce(cluster, b"a")
     acked(cluster, 1)

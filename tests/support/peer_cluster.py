@@ -85,11 +85,13 @@ class PeerThread:
                 if change.old is not None:
                     change.old.close()
 
-    def tell(self, records: list[MetadataRecord]) -> None:
-        """The controller sends it the whole image."""
-        self.version += 1
-        delta = Delta(self.version, True, False, records)
-        self.controller.ends[PEER].send(node_frame(NodeApi.DELTA, encode_delta(delta)))
+    def tell(self, *images: list[MetadataRecord]) -> None:
+        """The controller sends it the whole image, or one after the other, to be taken in one pass."""
+        for records in images:
+            self.version += 1
+            delta = Delta(self.version, True, False, records)
+            frame = node_frame(NodeApi.DELTA, encode_delta(delta))
+            self.controller.ends[PEER].send(frame, wakes=records is images[-1])
 
     def close(self) -> None:
         if not self._stop:
@@ -131,6 +133,12 @@ class PeerCluster(ShardCluster):
         for node, thread in self.threads.items():
             if self.epochs[node]:
                 thread.tell([Identity("c", node), *self._brokers()])
+
+    def removed_and_back(self, node: int, *, told: int) -> None:
+        """The peer process of a node hears in one pass that another one is removed, and that it is there."""
+        brokers = self._brokers()
+        others = [broker for broker in brokers if isinstance(broker, Broker) and broker.node_id != node]
+        self.threads[told].tell([Identity("c", told), *others], [Identity("c", told), *brokers])
 
     def peer_dies(self, node: int) -> None:
         """The peer process of a node is killed."""
