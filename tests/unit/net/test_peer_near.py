@@ -10,12 +10,12 @@ from functools import partial
 import pytest
 
 from ringlog.client.near_memory import landing_memory
-from ringlog.errors import StaleBroker
+from ringlog.errors import CorruptFrame, StaleBroker
 from ringlog.limits import BLOCK_BYTES, REPLICA_LANDED_BYTES_MIN, REPLICA_PLACE_BYTES, REPLICA_PLACES
 from ringlog.net.framing import Flag
 from ringlog.net.host import host_id
 from ringlog.net.peer_agent import share_landing
-from ringlog.net.peer_near import HEAD_BYTES, KEY_BYTES, Landing, Offer, Places, places_of
+from ringlog.net.peer_near import HEAD_BYTES, KEY_BYTES, MEMORY_BYTES, Landing, Offer, Places, places_of
 from ringlog.net.peer_wire import Me, decode_hello, error_frame, hello_frame
 from ringlog.net.shared_memory import map_shared
 from ringlog.shard.commands import LENT, NodeApi, pack_lent, place, unpack_u64
@@ -176,6 +176,26 @@ def test_an_answer_that_is_larger_than_its_place_reaches_no_shard(peer, nbytes):
     taken(peer)
     position, _ = asked(peer)
     peer.answer(landed(position, nbytes))
+    assert peer.received() == [] and peer.stats.counts["refused"] == 1
+
+
+def test_a_place_has_no_room_for_more_than_its_own_bytes():
+    landing = Landing(memoryview(bytearray(MEMORY_BYTES)), Offer(HOST, 1, 2, b"k" * KEY_BYTES))
+    landing.is_taken = True
+    position = landing.grant()
+    assert position is not None
+    with pytest.raises(CorruptFrame, match="no place"):
+        landing.take(struct.pack("<QI4x", position, REPLICA_PLACE_BYTES + 1))
+    _, body = landing.take(struct.pack("<QI4x", position, REPLICA_PLACE_BYTES))
+    assert len(body) == REPLICA_PLACE_BYTES
+
+
+def test_an_answer_elsewhere_to_a_fetch_that_did_not_leave_reaches_no_shard(peer):
+    taken(peer)
+    peer.unreachable.add(OTHER)
+    peer.ask()
+    assert [got.flags for got in peer.received()] == [Flag.REPLY | Flag.ERROR]
+    peer.answer(landed(BLOCK_BYTES, 4))
     assert peer.received() == [] and peer.stats.counts["refused"] == 1
 
 
