@@ -18,10 +18,11 @@ where nobody looks any more. An answer with the flag NEAR says where its body li
 
     0                   32         40                  0                   32         40      44     48
     ├───────────────────┼──────────┼───────┤           ├───────────────────┼──────────┼───────┼──────┤
-    │ header, with NEAR │ u64      │ fetch │           │ header, with NEAR │ u64      │ u32   │ u32  │
-    │                   │ position │       │           │                   │ position │ bytes │ zero │
+    │ header, with NEAR │ u64      │ fetch │           │ header, with NEAR │ u64      │ u32   │ mark │
+    │                   │ position │       │           │                   │ position │ bytes │      │
     └───────────────────┴──────────┴───────┘           └───────────────────┴──────────┴───────┴──────┘
 
+The mark is the beginning of the key: an answer from a connection before counts for nothing, whatever a socket does.
 Any place that was granted serves any answer: a fetch that waits for news keeps none from others.
 """
 
@@ -44,7 +45,7 @@ _BEGINNING = struct.Struct("<16sII")
 _MAGIC = b"ringlog answers\n"
 HEAD_BYTES = _BEGINNING.size + KEY_BYTES
 _GRANTED = struct.Struct("<Q")
-_LANDED = struct.Struct("<QI4x")
+_LANDED = struct.Struct("<QI4s")
 _POSITIONS = range(BLOCK_BYTES, MEMORY_BYTES, REPLICA_PLACE_BYTES)
 
 _Number = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -59,6 +60,11 @@ class Offer(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Of that process."""
     key: bytes
     """What the memory has in its head."""
+
+    @property
+    def mark(self) -> bytes:
+        """What answers say of the memory."""
+        return self.key[:4]
 
     def head(self) -> bytes:
         """What the memory begins with."""
@@ -100,8 +106,8 @@ class Landing:
         cannot be there."""
         if len(body) != _LANDED.size:
             raise CorruptFrame("body", HEADER_BYTES, f"an answer elsewhere is named by {_LANDED.size} bytes")
-        position, nbytes = _LANDED.unpack(body)
-        if position not in self._granted or nbytes > REPLICA_PLACE_BYTES:
+        position, nbytes, mark = _LANDED.unpack(body)
+        if mark != self.offer.mark or position not in self._granted or nbytes > REPLICA_PLACE_BYTES:
             raise CorruptFrame(
                 "position", HEADER_BYTES, f"no place of {nbytes} bytes was granted at {position}"
             )
@@ -116,8 +122,9 @@ class Landing:
 class Places:
     """The memory as who writes there knows it."""
 
-    def __init__(self, memory: memoryview) -> None:
+    def __init__(self, memory: memoryview, offer: Offer) -> None:
         self._memory = memory
+        self._mark = offer.mark
         self._free: list[int] = []
 
     def granted(self, fetch: memoryview) -> memoryview:
@@ -139,6 +146,10 @@ class Places:
         land(self._memory[position : position + nbytes], pieces)
         return position
 
+    def landed(self, position: int, nbytes: int) -> bytes:
+        """What is sent instead of the body that lies there."""
+        return _LANDED.pack(position, nbytes, self._mark)
+
     def put_back(self, position: int) -> None:
         """Nobody was told of what lies there."""
         self._free.append(position)
@@ -149,11 +160,6 @@ def granted(position: int) -> bytes:
     return _GRANTED.pack(position)
 
 
-def landed(position: int, nbytes: int) -> bytes:
-    """What is sent instead of the body that lies there."""
-    return _LANDED.pack(position, nbytes)
-
-
 def places_of(offer: Offer | None, host: str, map_memory: MapMemory) -> Places | None:
     """Where answers to who makes this offer may be put; None where they go through the socket."""
     if offer is None or offer.host != host or len(offer.key) != KEY_BYTES:
@@ -162,4 +168,4 @@ def places_of(offer: Offer | None, host: str, map_memory: MapMemory) -> Places |
         memory = map_memory(offer.process, offer.descriptor, MEMORY_BYTES)
     except RinglogError:
         return None  # it cannot be reached from here: in another container, say
-    return Places(memory) if memory[:HEAD_BYTES] == offer.head() else None
+    return Places(memory, offer) if memory[:HEAD_BYTES] == offer.head() else None

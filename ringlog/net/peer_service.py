@@ -35,7 +35,7 @@ from ringlog.limits import (
 from ringlog.net.framing import HEADER_BYTES, Flag, Header, unpack_header
 from ringlog.net.messages import ErrorReply, decode_body
 from ringlog.net.peer_calls import Call, Caller, Callers, CallState, Lane
-from ringlog.net.peer_near import Landing, MapMemory, granted, landed, places_of
+from ringlog.net.peer_near import Landing, MapMemory, granted, places_of
 from ringlog.net.peer_wire import decode_hello, error_frame, hello_frame, judge, me_of, passed_on
 from ringlog.net.wire_errors import raised
 from ringlog.ring.link import LinkEnd
@@ -174,9 +174,9 @@ class PeerService:
         nbytes = sum(map(len, pieces))
         places = caller.places if nbytes >= REPLICA_LANDED_BYTES_MIN else None
         position = places.put(pieces, nbytes) if places is not None else None
-        if position is not None:
+        if places is not None and position is not None:
             flags |= _NEAR
-            pieces = [landed(position, nbytes)]
+            pieces = [places.landed(position, nbytes)]
         head = passed_on(header, session=their_shard, flags=flags, body_bytes=sum(map(len, pieces)))
         message = b"".join((head, *pieces))
         # If the owner of what was lent died, another may have written there; who asked is told when the link is new.

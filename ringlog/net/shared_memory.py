@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-import stat
 
 from ringlog.errors import InvalidRequest, LimitExceeded
 from ringlog.limits import NEAR_MEMORY_BYTES_MAX
@@ -38,7 +37,8 @@ def map_shared(process: int, descriptor: int, nbytes: int, *, writable: bool = F
         raise LimitExceeded(f"{nbytes} bytes of memory; at most {NEAR_MEMORY_BYTES_MAX} are mapped")
     path = f"/proc/{process}/fd/{descriptor}"
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # to open another kind might have effects, or never end
+        # To open, or only to look at, another kind might have effects, or never end.
+        if not os.readlink(path).startswith("/memfd:"):
             raise InvalidRequest(f"descriptor {descriptor} is no memory")
         mode = os.O_RDWR if writable else os.O_RDONLY
         opened = os.open(path, mode | os.O_CLOEXEC | os.O_NONBLOCK)

@@ -120,7 +120,11 @@ class PeerWorld:
         """New memory of a process."""
         number = len(self.memories)
         memory = self.memories[process, number] = bytearray(MEMORY_BYTES)
-        return Landing(memoryview(memory), Offer(host, process, number, bytes([number]) * KEY_BYTES))
+        return Landing(memoryview(memory), Offer(host, process, number, self.key_of(number)))
+
+    @staticmethod
+    def key_of(number: int) -> bytes:
+        return bytes([number + 1]) * KEY_BYTES
 
     def map_memory(self, process: int, descriptor: int, nbytes: int) -> memoryview:
         if (process, descriptor) not in self.memories:

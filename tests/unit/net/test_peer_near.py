@@ -74,8 +74,13 @@ def asked(peer: PeerWorld, **ask: int) -> tuple[int, bytes]:
     return struct.unpack_from("<Q", sent.body)[0], sent.body[8:]
 
 
+def named(position: int, nbytes: int, memory: int = 0) -> bytes:
+    """What an answer says of the first memory that was shared, or of a later one."""
+    return struct.pack("<QI4s", position, nbytes, PeerWorld.key_of(memory)[:4])
+
+
 def landed(position: int, nbytes: int) -> bytes:
-    return frame(FETCH, struct.pack("<QI4x", position, nbytes), correlation=1, flags=NEAR_REPLY)
+    return frame(FETCH, named(position, nbytes), correlation=1, flags=NEAR_REPLY)
 
 
 def test_a_fetch_grants_a_place_and_an_answer_is_taken_from_there(peer):
@@ -147,10 +152,13 @@ def test_after_a_call_is_over_its_memory_is_never_used_again(peer, how):
         peer.answer(error_frame(HELLO, StaleBroker("say hello")))
     assert [got.flags for got in peer.received()] == [Flag.REPLY | Flag.ERROR]
     anew = taken(peer)
+    assert asked(peer)[0] == position
     memory[position : position + 4] = b"late"
     peer.answer(landed(position, 4))
     assert peer.received() == [] and bytes(anew[position : position + 4]) == bytes(4)
     assert peer.stats.counts["refused"] == 1
+    peer.answer(frame(FETCH, named(position, 4, memory=1), correlation=1, flags=NEAR_REPLY))
+    assert [got.body for got in peer.received()] == [bytes(4)]
 
 
 @pytest.mark.parametrize(
@@ -159,9 +167,10 @@ def test_after_a_call_is_over_its_memory_is_never_used_again(peer, how):
         b"",
         bytes(15),
         bytes(17),
-        struct.pack("<QI4x", 0, 4),
-        struct.pack("<QI4x", 2**64 - 1, 4),
-        struct.pack("<QI4x", BLOCK_BYTES + 1, 4),
+        named(0, 4),
+        named(2**64 - 1, 4),
+        named(BLOCK_BYTES + 1, 4),
+        named(BLOCK_BYTES, 4, memory=1),
     ],
 )
 def test_an_answer_from_where_none_may_lie_reaches_no_shard(peer, body):
@@ -180,13 +189,13 @@ def test_an_answer_that_is_larger_than_its_place_reaches_no_shard(peer, nbytes):
 
 
 def test_a_place_has_no_room_for_more_than_its_own_bytes():
-    landing = Landing(memoryview(bytearray(MEMORY_BYTES)), Offer(HOST, 1, 2, b"k" * KEY_BYTES))
+    landing = Landing(memoryview(bytearray(MEMORY_BYTES)), Offer(HOST, 1, 2, PeerWorld.key_of(0)))
     landing.is_taken = True
     position = landing.grant()
     assert position is not None
     with pytest.raises(CorruptFrame, match="no place"):
-        landing.take(struct.pack("<QI4x", position, REPLICA_PLACE_BYTES + 1))
-    _, body = landing.take(struct.pack("<QI4x", position, REPLICA_PLACE_BYTES))
+        landing.take(named(position, REPLICA_PLACE_BYTES + 1))
+    _, body = landing.take(named(position, REPLICA_PLACE_BYTES))
     assert len(body) == REPLICA_PLACE_BYTES
 
 
@@ -216,7 +225,7 @@ def test_an_answer_elsewhere_from_a_node_that_was_given_no_place_is_refused(peer
 def test_an_answer_for_a_shard_that_is_being_restarted_frees_its_place(peer):
     taken(peer)
     position, _ = asked(peer)
-    body = struct.pack("<QI4x", position, 4)
+    body = named(position, 4)
     peer.answer(frame(FETCH, body, correlation=1, session=9, flags=NEAR_REPLY))
     assert asked(peer)[0] == position
 
@@ -257,7 +266,7 @@ def test_a_large_answer_is_put_where_a_fetch_granted_a_place(peer):
     whole = lends(peer, LARGE)
     ((who, sent),) = peer.take_answered()
     assert (who, sent.flags, sent.session) == (b"two", NEAR_REPLY, 3)
-    assert struct.unpack("<QI4x", sent.body) == (BLOCK_BYTES, LARGE)
+    assert sent.body == named(BLOCK_BYTES, LARGE)
     assert bytes(memory[BLOCK_BYTES : BLOCK_BYTES + LARGE]) == whole
     assert bytes(memory[BLOCK_BYTES + LARGE :]) == bytes(len(memory) - BLOCK_BYTES - LARGE)
     assert [unpack_u64(memoryview(got.body)) for got in peer.received() if got.api == NodeApi.RELEASE] == [
@@ -416,7 +425,8 @@ def test_an_earlier_version_shares_nothing_and_is_let_in(peer):
 
 def test_both_ends_agree_where_places_are():
     memory = memoryview(bytearray(BLOCK_BYTES + REPLICA_PLACES * REPLICA_PLACE_BYTES))
-    mine, theirs = Landing(memory, Offer(HOST, 1, 2, b"k" * KEY_BYTES)), Places(memory)
+    offer = Offer(HOST, 1, 2, b"k" * KEY_BYTES)
+    mine, theirs = Landing(memory, offer), Places(memory, offer)
     mine.is_taken = True
     for number in range(REPLICA_PLACES):
         position = mine.grant()
@@ -424,6 +434,6 @@ def test_both_ends_agree_where_places_are():
         theirs.granted(memoryview(struct.pack("<Q", position)))
         piece = bytes([number]) * 10
         assert theirs.put([piece, piece], 20) == position
-        _, found = mine.take(struct.pack("<QI4x", position, 20))
+        _, found = mine.take(theirs.landed(position, 20))
         assert bytes(found) == piece * 2
     assert bytes(memory[:HEAD_BYTES]) == mine.offer.head()

@@ -59,10 +59,11 @@ def test_memory_that_could_shrink_is_refused(seals):
     os.close(made)
 
 
-def test_a_file_is_refused(tmp_path):
+def test_a_file_is_refused_and_not_opened(tmp_path, monkeypatch):
     with open(tmp_path / "file", "wb") as file:
         file.truncate(NBYTES)
-        with pytest.raises(InvalidRequest):
+        monkeypatch.setattr(os, "open", None)
+        with pytest.raises(InvalidRequest, match="no memory"):
             map_shared(ME, file.fileno(), NBYTES)
 
 
