@@ -398,7 +398,6 @@ class Housekeeper:
         if log.hole_offset is not None:
             log.look_for_hole()
         if log.is_spent and log.status is LogStatus.OPEN:
-            self._state_is_old = True
             log.roll(log.active.created_ms)  # the seal saves the state, and then deletes it
         else:
             self._want_state()

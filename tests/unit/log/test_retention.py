@@ -340,6 +340,15 @@ def test_everything_can_be_deleted_where_the_disk_has_room_for_the_state_alone()
     assert segment_names(world) == [f"{end:020}.log"]
 
 
+def test_for_what_is_deleted_no_indexes_are_written():
+    world = world_to_empty()
+    begun = len(world.fake.calls)
+    world.store.move_start(world.partition, world.log.next_offset)
+    world.settle()
+    written = [call.path for call in world.fake.calls[begun:] if call.kind == "write"]
+    assert written and not [path for path in written if path.endswith("index")]
+
+
 def test_records_that_came_after_the_deleted_ones_stay():
     world = world_to_empty()
     world.append(b"young")
