@@ -297,12 +297,17 @@ class Housekeeper:
             self._snapshots.add(offset)
 
     def _prune_snapshots(self, taken: int) -> None:
-        """Keep the newest snapshot and the one before it, now that the state names the newest."""
+        """Keep the newest snapshot and the one before it, now that the state names the newest; and the newest one of what
+        was deleted: should the log be cut below the two, there are no batches to learn it from."""
         disk, path = self.log.context.disk, self.log.path
         if self._snapshots is None:
             # Once: a directory has some files for each segment, and this is done at each seal.
             self._snapshots = snapshot_offsets(disk, path)
-        for offset in sorted(offset for offset in self._snapshots if offset <= taken)[:-_SNAPSHOTS_KEPT]:
+        deleted = max((one for one in self._snapshots if one <= self.log.durable_start_offset), default=-1)
+        older = sorted(offset for offset in self._snapshots if offset <= taken)[:-_SNAPSHOTS_KEPT]
+        for offset in older:
+            if offset == deleted:
+                continue
             name = f"{path}/{offset_name(offset, SNAPSHOT)}"
             if disk.exists(name):
                 disk.remove(name)
