@@ -48,6 +48,24 @@ def test_a_segment_that_stays_unreadable_is_mended_from_the_others(node):
     must_be_whole(cluster)
 
 
+def test_errors_within_a_moment_are_one_and_make_no_hole():
+    cluster = filled()
+    break_segment(cluster, 1, 3)
+    for ms in (0, 0, UNREADABLE_MS - 1):
+        pass_time(cluster, 1, ms)
+        assert read(cluster, 1, 4).error == REFUSED
+    assert log(cluster, 1).hole_offset is None
+
+
+def test_an_error_in_each_of_two_segments_makes_no_hole():
+    cluster = filled()
+    for offset in (3, 6):
+        break_segment(cluster, 1, offset)
+        assert read(cluster, 1, offset).error == REFUSED
+        pass_time(cluster, 1, UNREADABLE_MS)
+    assert log(cluster, 1).hole_offset is None
+
+
 def test_a_follower_that_needs_what_its_leader_cannot_read_gets_it_from_another_one():
     cluster = filled()
     break_segment(cluster, 1, 3)
