@@ -19,7 +19,7 @@ from ringlog.net.cluster_messages import (
     IsrChange,
     RegisterBrokerRequest,
 )
-from ringlog.net.messages import AlterTopicRequest, CreateTopicRequest
+from ringlog.net.messages import AddPartitionsRequest, AlterTopicRequest, CreateTopicRequest
 from ringlog.net.move_messages import DrainNodeRequest, PartitionMove, ReassignReply, ReassignRequest
 
 
@@ -372,6 +372,27 @@ def test_a_topic_that_names_no_replicas_counts_on_no_drained_node():
         done(image, moves.drain(image, DrainNodeRequest(node_id)))
     with pytest.raises(InvalidRequest, match="0 nodes take replicas"):
         create_topic(image, CreateTopicRequest("newer", 1, -1), shards=1, default_partitions=1, nodes=3)
+
+
+@pytest.mark.parametrize("factor", [3, -1])
+def test_a_topic_waits_for_a_node_that_is_yet_to_come_in_the_place_of_a_drained_one(factor):
+    image = cluster(nodes=3, factor=1)
+    done(image, moves.drain(image, DrainNodeRequest(3)))
+    request = CreateTopicRequest("new", 1, factor)
+    with pytest.raises(NotEnoughBrokers):
+        create_topic(image, request, shards=1, default_partitions=1, nodes=4)
+    join(image, 4)
+    done(image, create_topic(image, request, shards=1, default_partitions=1, nodes=4))
+    (number,) = image.topics["new"].partitions
+    assert set(image.partitions[number].replicas) == {1, 2, 4}
+
+
+def test_more_partitions_that_only_a_drained_node_could_keep_are_refused_at_once_and_with_the_reason():
+    image = cluster(nodes=3, factor=3)
+    done(image, moves.drain(image, DrainNodeRequest(3)))
+    active = ActiveController(image, [], session_ms=1_000, now_ms=0.0, nodes=3)
+    with pytest.raises(InvalidRequest, match="drain 3 --undo"):
+        active.judge(AddPartitionsRequest("t", 9), committed_version=9, now_ms=0.0)
 
 
 @pytest.mark.parametrize("members", [3, 2], ids=["named by --cluster", "left out of --cluster"])
