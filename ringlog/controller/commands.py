@@ -186,8 +186,8 @@ def add_partitions(
     nodes: int | None = None,
     absent: Collection[int] = (),
 ) -> Outcome:
-    """More partitions for a topic; `nodes` and `absent` as of `create_topic`. Keys move: a key's partition depends on how
-    many there are."""
+    """More partitions for a topic; `nodes` and `absent` as of `create_topic`. Keys move: a key's partition depends on
+    how many there are."""
     topic = find_topic(image, request.name)
     if topic.name == OFFSETS_TOPIC:
         raise InvalidRequest(f"topic {topic.name!r} is the node's own: groups would not be found again")

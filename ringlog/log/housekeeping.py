@@ -297,8 +297,8 @@ class Housekeeper:
             self._snapshots.add(offset)
 
     def _prune_snapshots(self, taken: int) -> None:
-        """Keep the newest snapshot and the one before it, now that the state names the newest; and the newest one of what
-        was deleted: should the log be cut below the two, there are no batches to learn it from."""
+        """Keep the newest snapshot and the one before it, now that the state names the newest; and the newest one of
+        what was deleted: should the log be cut below the two, there are no batches to learn it from."""
         disk, path = self.log.context.disk, self.log.path
         if self._snapshots is None:
             # Once: a directory has some files for each segment, and this is done at each seal.

@@ -37,7 +37,9 @@ def test_a_warning_is_a_line_of_the_command(logger, capsys):
 
 
 @pytest.mark.parametrize("stderr", [None, Full()], ids=["closed", "broken"])
-def test_a_warning_that_cannot_be_shown_does_not_end_the_thread_that_gives_it(logger, capsys, monkeypatch, stderr):
+def test_a_warning_that_cannot_be_shown_does_not_end_the_thread_that_gives_it(
+    logger, capsys, monkeypatch, stderr
+):
     """That is the client's I/O thread: with it all requests would fail."""
     monkeypatch.setattr("sys.stderr", stderr)
     logger.warning("no node answers")

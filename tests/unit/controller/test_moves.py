@@ -420,7 +420,8 @@ def test_a_topic_waits_for_a_node_that_was_never_there_also_when_another_one_was
     for record in brokers.fence(image, 3):
         image.replay(record)
     done(image, moves.drain(image, DrainNodeRequest(3, remove=True)))
-    active = ActiveController(image, [], session_ms=1_000, now_ms=0.0, nodes=3)  # 1 and 2, and 4, which is new
+    members = 3  # 1 and 2, and 4, which is new
+    active = ActiveController(image, [], session_ms=1_000, now_ms=0.0, nodes=members)
     with pytest.raises(NotEnoughBrokers):
         active.judge(CreateTopicRequest("new", 1, -1), committed_version=9, now_ms=0.0)
 
