@@ -365,6 +365,22 @@ def test_producers_of_what_was_deleted_are_known_also_after_a_cut():
     assert not world.append(b"1", producer=(8, 0, 1)).repeated
 
 
+def test_a_cut_knows_no_producer_as_it_was_before_what_was_deleted_later():
+    """Its next batch would be refused: better it is unknown."""
+    world = world_to_empty()
+    world.store.move_start(world.partition, world.log.next_offset)
+    world.settle()
+    for number in range(5):
+        producer = (7, 0, 5) if number == 0 else (8, 0, number)
+        world.append(b"%d" % number, producer=producer)
+        world.log.roll(world.now_ms)
+        world.settle()
+    world.store.move_start(world.partition, 6)
+    world.settle()
+    world.store.truncate(world.partition, 7, now_ms=world.now_ms)
+    assert not world.append(b"goes on", producer=(7, 0, 6)).repeated
+
+
 def test_records_that_came_after_the_deleted_ones_stay():
     world = world_to_empty()
     world.append(b"young")
