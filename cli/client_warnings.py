@@ -11,7 +11,10 @@ from cli.screen import say_above_bar
 
 class _Lines(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        say_above_bar(f"ringlog: {printable(record.getMessage())}.")
+        try:
+            say_above_bar(f"ringlog: {printable(record.getMessage())}.")
+        except Exception:
+            self.handleError(record)  # as other handlers do: the thread that warns is the client's own
 
 
 @functools.cache

@@ -57,6 +57,8 @@ def _cell(value: object) -> Text:
 
 def say_above_bar(line: str) -> None:
     """A line on stderr, where a bar may stand: it takes the bar's place, and the bar goes on below it."""
+    if sys.stderr is None:
+        return  # it was closed by who began the command; `print` would take stdout
     erase = "\r\x1b[2K" if sys.stderr.isatty() else ""
     print(f"{erase}{line}", file=sys.stderr, flush=True)
 

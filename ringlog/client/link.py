@@ -229,15 +229,12 @@ class Link:
     def _unsent(self) -> RinglogError:
         if self.ready:
             return RequestTimeout("the node was too busy to be sent the request in time")
-        where = ", ".join(self._view.named if self.seeks else self._endpoints)
-        if self._ever_up or self._why_down:
-            return NodeUnavailable(
-                self._why_down or f"the connection to {where} was lost and did not come back"
-            )
         return NodeUnavailable(self._words())
 
     def _words(self) -> str:
         """What is so while no node answers, and what to do."""
+        if self._why_down:
+            return self._why_down
         named = self._view.named if self.seeks else self._endpoints
         is_taken = self._dealer.is_taken or self.state is LinkState.GREETING
         return words_for(named, is_taken=is_taken, was_up=self._ever_up)

@@ -126,7 +126,7 @@ class ActiveController:
                 return commands.alter_topic(image, request)
             case AddPartitionsRequest():
                 absent = self._liveness.absent(image, now_ms)
-                return commands.add_partitions(image, request, shards=1, absent=absent)
+                return commands.add_partitions(image, request, shards=1, nodes=self._nodes(), absent=absent)
             case ReassignRequest():
                 return moves.reassign(image, request, self._topic_defaults)
             case DrainNodeRequest():

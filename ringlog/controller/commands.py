@@ -179,9 +179,15 @@ def create_offsets_topic(
 
 
 def add_partitions(
-    image: MetadataImage, request: AddPartitionsRequest, *, shards: int, absent: Collection[int] = ()
+    image: MetadataImage,
+    request: AddPartitionsRequest,
+    *,
+    shards: int,
+    nodes: int | None = None,
+    absent: Collection[int] = (),
 ) -> Outcome:
-    """More partitions for a topic. Keys move: a key's partition depends on how many there are."""
+    """More partitions for a topic; `nodes` and `absent` as of `create_topic`. Keys move: a key's partition depends on
+    how many there are."""
     topic = find_topic(image, request.name)
     if topic.name == OFFSETS_TOPIC:
         raise InvalidRequest(f"topic {topic.name!r} is the node's own: groups would not be found again")
@@ -192,6 +198,8 @@ def add_partitions(
         )
     _require_count(image, topic.name, request.partitions, request.partitions - have)
     factor = len(image.partitions[topic.partitions[0]].replicas)
+    if nodes is not None:
+        _require_takers(image, factor, nodes)
     more = range(have, request.partitions)
     added = _new_partitions(
         image, Topic(topic.topic_id, topic.name, topic.config), more, shards, factor, absent
@@ -291,14 +299,30 @@ def _require_factor(image: MetadataImage, request: CreateTopicRequest, nodes: in
         require_min_insync(request.config, 1)
         return 0
     if factor == -1:
-        drained = sum(broker.draining for broker in image.brokers.values())
-        factor = max(1, min(REPLICATION_FACTOR_DEFAULT, nodes - drained))
+        factor = max(1, min(REPLICATION_FACTOR_DEFAULT, nodes - len(_drained(image))))
     elif not 1 <= factor <= REPLICATION_FACTOR_MAX:
         raise InvalidRequest(f"replication_factor={factor}: use 1 to {REPLICATION_FACTOR_MAX}")
     if factor > max(nodes, 1):
         raise InvalidRequest(f"replication_factor={factor}: this cluster has {nodes} nodes, so use no more")
+    _require_takers(image, factor, nodes)
     require_min_insync(request.config, factor)
     return factor
+
+
+def _require_takers(image: MetadataImage, factor: int, nodes: int) -> None:
+    """InvalidRequest when so many replicas find no nodes, though all of the cluster be there, since some are drained:
+    nobody need wait for it."""
+    drained = _drained(image)
+    takers = nodes - len(drained)
+    if drained and factor > takers:
+        raise InvalidRequest(
+            f"replication factor {factor}, and {takers} nodes take replicas: node {drained[0]} is drained. "
+            f"Use a smaller factor, add a node, or `ringlog cluster drain {drained[0]} --undo`"
+        )
+
+
+def _drained(image: MetadataImage) -> list[int]:
+    return [broker.node_id for broker in image.brokers.values() if broker.draining]
 
 
 def require_min_insync(config: Mapping[str, str], factor: int) -> None:
@@ -338,13 +362,6 @@ def _new_replicated(
     """Partitions on nodes that are ready: all in sync, the first one leading. A replica on an absent node is not
     in sync: it is made when the node is back."""
     brokers = [broker for broker in image.brokers.values() if not broker.draining]
-    drained = [broker.node_id for broker in image.brokers.values() if broker.draining]
-    if drained and factor > len(brokers):
-        # Not for want of nodes that may come back: nobody need wait for it.
-        raise InvalidRequest(
-            f"replication factor {factor}, and {len(brokers)} nodes take replicas: node {drained[0]} is drained. "
-            f"Use a smaller factor, add a node, or `ringlog cluster drain {drained[0]} --undo`"
-        )
     ready = [broker for broker in brokers if not broker.fenced and not broker.leaving]
     placement = Placement(image, ready, [broker for broker in brokers if broker.node_id in absent])
     needed = max(1, min(factor, int(topic.config.get(MIN_INSYNC, "1"))))

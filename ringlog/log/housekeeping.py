@@ -297,12 +297,18 @@ class Housekeeper:
             self._snapshots.add(offset)
 
     def _prune_snapshots(self, taken: int) -> None:
-        """Keep the newest snapshot and the one before it, now that the state names the newest."""
+        """Keep the newest snapshot and the one before it, now that the state names the newest; and, of a log that has
+        lost its beginning, the first one since which all batches are there. Should it be cut below the two, that one
+        alone knows the producers of what was deleted. Not an earlier one: it would not know how they went on."""
         disk, path = self.log.context.disk, self.log.path
         if self._snapshots is None:
             # Once: a directory has some files for each segment, and this is done at each seal.
             self._snapshots = snapshot_offsets(disk, path)
+        begin = self.log.segments[0].base_offset
+        first = min((one for one in self._snapshots if one >= begin), default=-1) if begin else -1
         for offset in sorted(offset for offset in self._snapshots if offset <= taken)[:-_SNAPSHOTS_KEPT]:
+            if offset == first:
+                continue
             name = f"{path}/{offset_name(offset, SNAPSHOT)}"
             if disk.exists(name):
                 disk.remove(name)
@@ -398,7 +404,6 @@ class Housekeeper:
         if log.hole_offset is not None:
             log.look_for_hole()
         if log.is_spent and log.status is LogStatus.OPEN:
-            self._state_is_old = True
             log.roll(log.active.created_ms)  # the seal saves the state, and then deletes it
         else:
             self._want_state()

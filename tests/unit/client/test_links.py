@@ -212,3 +212,12 @@ def test_a_request_for_a_node_that_is_known_to_lead_no_longer_is_not_sent_there(
     world.pass_time(0.05)
     assert [type(error) for error in failed] == [NotLeader]
     assert all(late not in link._session.pending.values() for link in world.links._all)
+
+
+def test_of_a_node_that_answers_and_is_not_the_right_one_the_log_says_so(caplog):
+    world = World()
+    world.view.cluster_id = "another"
+    world.make_topic()
+    world.pass_time(4.0)
+    [told] = [one for one in caplog.records if one.levelname == "WARNING"]
+    assert "belongs to cluster c, not another. Make a new client" in told.getMessage()

@@ -12,14 +12,14 @@ from ringlog.controller.commands import alter_topic, broker_metadata, create_top
 from ringlog.controller.image import MetadataImage
 from ringlog.controller.records import Partition, decode_record, encode_record
 from ringlog.controller.topic_config import NOTHING
-from ringlog.errors import ClusterMismatch, InvalidRequest, PartitionBusy, RinglogError
+from ringlog.errors import ClusterMismatch, InvalidRequest, NotEnoughBrokers, PartitionBusy, RinglogError
 from ringlog.net.cluster_messages import (
     AlterIsrRequest,
     BrokerHeartbeatRequest,
     IsrChange,
     RegisterBrokerRequest,
 )
-from ringlog.net.messages import AlterTopicRequest, CreateTopicRequest
+from ringlog.net.messages import AddPartitionsRequest, AlterTopicRequest, CreateTopicRequest
 from ringlog.net.move_messages import DrainNodeRequest, PartitionMove, ReassignReply, ReassignRequest
 
 
@@ -175,6 +175,17 @@ def test_a_move_whose_new_replicas_are_not_in_sync_is_called_off_however_few_are
     reassign(image, ("t", 0, [node for node in (1, 2, 3, 4) if node not in before.replicas]))
     for record in brokers.fence(image, before.replicas[1]):
         image.replay(record)
+    (result,) = reassign(image, ("t", 0, [])).moves
+    assert result.error == "" and partition(image).replicas == before.replicas
+
+
+def test_a_move_is_called_off_where_acknowledgements_ask_for_more_than_there_were_replicas():
+    image = cluster(nodes=4, factor=2, partitions=1)
+    image.topics["t"].config["min.insync.replicas"] = "3"
+    before = partition(image)
+    new, late = {1, 2, 3, 4} - set(before.replicas)
+    reassign(image, ("t", 0, [new, late]))
+    come_into_sync(image, new)
     (result,) = reassign(image, ("t", 0, [])).moves
     assert result.error == "" and partition(image).replicas == before.replicas
 
@@ -363,6 +374,27 @@ def test_a_topic_that_names_no_replicas_counts_on_no_drained_node():
         create_topic(image, CreateTopicRequest("newer", 1, -1), shards=1, default_partitions=1, nodes=3)
 
 
+@pytest.mark.parametrize("factor", [3, -1])
+def test_a_topic_waits_for_a_node_that_is_yet_to_come_in_the_place_of_a_drained_one(factor):
+    image = cluster(nodes=3, factor=1)
+    done(image, moves.drain(image, DrainNodeRequest(3)))
+    request = CreateTopicRequest("new", 1, factor)
+    with pytest.raises(NotEnoughBrokers):
+        create_topic(image, request, shards=1, default_partitions=1, nodes=4)
+    join(image, 4)
+    done(image, create_topic(image, request, shards=1, default_partitions=1, nodes=4))
+    (number,) = image.topics["new"].partitions
+    assert set(image.partitions[number].replicas) == {1, 2, 4}
+
+
+def test_more_partitions_that_only_a_drained_node_could_keep_are_refused_at_once_and_with_the_reason():
+    image = cluster(nodes=3, factor=3)
+    done(image, moves.drain(image, DrainNodeRequest(3)))
+    active = ActiveController(image, [], session_ms=1_000, now_ms=0.0, nodes=3)
+    with pytest.raises(InvalidRequest, match="drain 3 --undo"):
+        active.judge(AddPartitionsRequest("t", 9), committed_version=9, now_ms=0.0)
+
+
 @pytest.mark.parametrize("members", [3, 2], ids=["named by --cluster", "left out of --cluster"])
 def test_a_topic_that_names_no_replicas_counts_on_no_node_that_was_removed(members):
     image = cluster(nodes=3, factor=1)
@@ -379,6 +411,19 @@ def test_a_topic_that_names_no_replicas_counts_on_no_node_that_was_removed(membe
     active.appended(brokers.fence(active.planned, 3))
     made(DrainNodeRequest(3, remove=True))
     assert made(CreateTopicRequest("removed", 1, -1)) == [2]
+
+
+def test_a_topic_waits_for_a_node_that_was_never_there_also_when_another_one_was_removed_before():
+    image = cluster(nodes=3, factor=1)
+    done(image, moves.drain(image, DrainNodeRequest(3)))
+    all_in_sync(image)
+    for record in brokers.fence(image, 3):
+        image.replay(record)
+    done(image, moves.drain(image, DrainNodeRequest(3, remove=True)))
+    members = 3  # 1 and 2, and 4, which is new
+    active = ActiveController(image, [], session_ms=1_000, now_ms=0.0, nodes=members)
+    with pytest.raises(NotEnoughBrokers):
+        active.judge(CreateTopicRequest("new", 1, -1), committed_version=9, now_ms=0.0)
 
 
 def test_a_drain_is_taken_back():

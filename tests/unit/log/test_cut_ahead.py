@@ -178,6 +178,22 @@ def test_others_go_on_meanwhile():
     assert has_snapshot(world)
 
 
+def test_a_segment_that_was_not_read_to_its_end_because_nobody_wants_it_any_more_is_whole():
+    world = LogWorld(settings=LogSettings(segment_bytes=16 * MIB))
+    for number in range(6):
+        world.append(bytes(900_000), producer=(7, 0, number))
+        world.settle()
+    world.evict_all()
+    world.fake.hold_all("read", str(world.partition))
+    assert not prepare(world, 5)
+    world.run()
+    world.store._ahead.cancel(world.log)
+    world.fake.release_all()
+    for _ in range(20):
+        world.run()
+    assert world.log.hole_offset is None and not has_snapshot(world, 5)
+
+
 @pytest.mark.parametrize("how", ["close", "reopen", "remove", "truncate"])
 def test_a_log_that_is_left_or_cut_meanwhile_ends_it_and_leaves_nothing_open(how):
     world = filled()

@@ -347,10 +347,11 @@ def test_a_cut_whose_producers_cannot_be_read_finds_the_hole_instead(shortened):
     assert world.append(b"%06d" % 3, producer=(7, 0, 3), leader_epoch=9).repeated
 
 
-def test_rot_behind_a_cut_is_no_hole():
+@pytest.mark.parametrize("base_offset", [12, 8], ids=["in another segment", "in the one that is cut"])
+def test_rot_behind_a_cut_is_no_hole(base_offset):
     world = with_two_producers()
     forget_snapshots(world)
-    rot(world, 12)
+    rot(world, base_offset, at=world.log.segment_of(base_offset).position - 1)
     world.store.truncate(world.partition, 10, now_ms=world.now_ms)
     assert (world.log.hole_offset, world.log.next_offset) == (None, 10)
     assert world.append(b"%06d" % 5, producer=(9, 0, 0)).repeated

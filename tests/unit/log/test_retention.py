@@ -340,6 +340,47 @@ def test_everything_can_be_deleted_where_the_disk_has_room_for_the_state_alone()
     assert segment_names(world) == [f"{end:020}.log"]
 
 
+def test_for_what_is_deleted_no_indexes_are_written():
+    world = world_to_empty()
+    begun = len(world.fake.calls)
+    world.store.move_start(world.partition, world.log.next_offset)
+    world.settle()
+    written = [call.path for call in world.fake.calls[begun:] if call.kind == "write"]
+    assert written and not [path for path in written if path.endswith("index")]
+
+
+def test_producers_of_what_was_deleted_are_known_also_after_a_cut():
+    """Of batches they are not to be learned any more: only a snapshot knows them."""
+    world = world_to_empty()
+    end = world.log.next_offset
+    world.store.move_start(world.partition, end)
+    world.settle()
+    for number in range(4):
+        world.append(b"%d" % number, producer=(8, 0, number))
+        world.log.roll(world.now_ms)
+        world.settle()
+    world.store.truncate(world.partition, end + 1, now_ms=world.now_ms)
+    assert world.append(bytes([4]) * 500_000, producer=(7, 0, 4)).repeated
+    assert world.append(b"0", producer=(8, 0, 0)).repeated
+    assert not world.append(b"1", producer=(8, 0, 1)).repeated
+
+
+def test_a_cut_knows_no_producer_as_it_was_before_what_was_deleted_later():
+    """Its next batch would be refused: better it is unknown."""
+    world = world_to_empty()
+    world.store.move_start(world.partition, world.log.next_offset)
+    world.settle()
+    for number in range(5):
+        producer = (7, 0, 5) if number == 0 else (8, 0, number)
+        world.append(b"%d" % number, producer=producer)
+        world.log.roll(world.now_ms)
+        world.settle()
+    world.store.move_start(world.partition, 6)
+    world.settle()
+    world.store.truncate(world.partition, 7, now_ms=world.now_ms)
+    assert not world.append(b"goes on", producer=(7, 0, 6)).repeated
+
+
 def test_records_that_came_after_the_deleted_ones_stay():
     world = world_to_empty()
     world.append(b"young")

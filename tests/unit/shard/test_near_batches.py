@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from ringlog.errors import CorruptBatch, CorruptFrame, InvalidRequest, RequestTimeout
+from ringlog.errors import CorruptBatch, CorruptFrame, InvalidRequest, NotLeader, RequestTimeout
 from ringlog.net.framing import Acks, Api, Flag
 from ringlog.net.messages import ProduceReply
 from ringlog.records.decode import decode
@@ -14,6 +14,8 @@ from ringlog.ring.drain import NO_PARTITION
 from ringlog.ring.frame import frame_header
 from ringlog.shard.commands import NodeApi, node_frame, pack_u64
 from ringlog.shard.near_batches import NearBatches
+from tests.support.replica_calls import produce
+from tests.support.shard_cluster import ShardCluster
 from tests.support.shard_world import FakeOutlet, ShardWorld, batch_of
 
 POSITION, PROCESS, DESCRIPTOR, MEMORY_BYTES = 4096, 11, 5, 64 * 1024
@@ -107,6 +109,40 @@ def test_a_large_batch_goes_to_where_the_log_wants_it_and_a_torn_one_leaves_no_t
     world.fetch((1, 0))
     _, rows = world.only_fetched()
     assert [r.value for r in decode(bytes(rows[1].data))] == [v for n, v in enumerate(values) if n != 3]
+
+
+def test_a_large_batch_is_copied_once(world):
+    world.fill(b"first")  # the partition has memory from now on
+    client = Client(world, bytes(50_000))
+    client.produce()
+    assert not any(world.room), "it went straight to its log"
+    world.settle()
+    (reply,) = world.net.take()
+    assert (reply.error, world.log().next_offset) == (None, 2)
+
+
+def test_large_batches_that_are_refused_keep_no_memory(world):
+    world.fill(b"first")
+    before = world.store.memory_free_bytes
+    client = Client(world, bytes(50_000))
+    client.memory[POSITION + 5_000] ^= 1
+    client.produce()
+    (reply,) = world.net.take()
+    assert reply.error is not None and reply.error.code == CorruptBatch.code
+    assert not any(world.room) and world.store.memory_free_bytes >= before
+
+
+def test_a_large_batch_is_not_put_into_the_log_of_one_who_only_follows():
+    cluster = ShardCluster()
+    cluster.run()
+    produce(cluster, 1, b"first")
+    cluster.run()
+    world = cluster.worlds[2]
+    client = Client(world, bytes(50_000))
+    client.produce()
+    (reply,) = world.net.take()
+    assert reply.error is not None and reply.error.code == NotLeader.code
+    assert world.room[: len(client.batch)] == client.batch
 
 
 def test_a_name_that_cannot_be_is_refused_and_nothing_is_mapped(world):

@@ -3,9 +3,12 @@ as if it had rotted, and tried again where nobody else has it."""
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from ringlog.limits import UNREADABLE_MS, UNREADABLE_WITHIN_MS
+from ringlog.log import reading
 from ringlog.net.wire_errors import NUMBERS
 from tests.support.fake_disk import FakeDisk
 from tests.support.replica_calls import acked, produce, read
@@ -46,6 +49,35 @@ def test_a_segment_that_stays_unreadable_is_mended_from_the_others(node):
     heal(cluster)
     cluster.disks[node].faults.unreadable.clear()  # the name is that of another file now
     must_be_whole(cluster)
+
+
+def test_errors_within_a_moment_are_one_and_make_no_hole():
+    cluster = filled()
+    break_segment(cluster, 1, 3)
+    for ms in (0, 0, UNREADABLE_MS - 1):
+        pass_time(cluster, 1, ms)
+        assert read(cluster, 1, 4).error == REFUSED
+    assert log(cluster, 1).hole_offset is None
+
+
+def test_an_error_in_each_of_two_segments_makes_no_hole():
+    cluster = filled()
+    for offset in (3, 6):
+        break_segment(cluster, 1, offset)
+        assert read(cluster, 1, offset).error == REFUSED
+        pass_time(cluster, 1, UNREADABLE_MS)
+    assert log(cluster, 1).hole_offset is None
+
+
+def test_an_error_that_says_nothing_of_the_device_makes_no_hole(monkeypatch):
+    """Such as too many open files, which pass."""
+    monkeypatch.setattr(reading, "MEDIUM_ERRORS", frozenset({errno.EUCLEAN}))
+    cluster = filled()
+    break_segment(cluster, 1, 3)
+    for _ in range(3):
+        assert read(cluster, 1, 4).error == REFUSED
+        pass_time(cluster, 1, UNREADABLE_MS)
+    assert log(cluster, 1).hole_offset is None
 
 
 def test_a_follower_that_needs_what_its_leader_cannot_read_gets_it_from_another_one():
