@@ -10,11 +10,19 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+def _not_empty(ctx: click.Context, option: click.Parameter, given: str | None) -> str | None:
+    """A variable of a script that is not set must not mean the default directory, in which another node may be."""
+    if given == "":
+        raise click.BadParameter("it is empty: name a directory, or leave the option out", ctx, option)
+    return given
+
+
 def data_dir_option(command: Command) -> Command:
     """`--data-dir`: which node is meant."""
     return click.option(
         "--data-dir",
         type=click.Path(file_okay=False, readable=False),  # what may not be read is told with what to do
+        callback=_not_empty,
         help="Where the node keeps its data; by default RINGLOG_DATA_DIR, or ringlog in the user's data folder.",
     )(command)
 

@@ -20,7 +20,7 @@ from cli.partly_done import tell_with_failure
 from cli.produce_input import BadLine, Chunk, Headers, json_chunks, lines_of, plain_chunks
 from cli.screen import late_bar, say_above_bar
 from cli.topic_errors import naming_near_topics, words_if_new
-from ringlog.errors import BatchTooLarge, InvalidRequest, RinglogError
+from ringlog.errors import BatchTooLarge, InvalidRecord, InvalidRequest, RinglogError
 
 if TYPE_CHECKING:
     from ringlog import Producer
@@ -34,6 +34,7 @@ FLUSH_TIMEOUT_S = 150.0
 LINGER_MS = 5
 QUIET_S = 1.0
 """Progress is shown only when it takes longer."""
+_SAID_NO = (BatchTooLarge, InvalidRecord)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,13 @@ def _stands(future: ManyFuture | _EachFuture) -> tuple[int, set[str]]:
     return sum(part.records for part in parts), {part.state.durability for part in parts}
 
 
+def _refused(future: ManyFuture | _EachFuture) -> int:
+    """How many records of a future that is done are in no log: the node looked at them, and said no."""
+    if isinstance(future, _EachFuture):
+        return sum(isinstance(one.exception(0), _SAID_NO) for one in future.futures)
+    return sum(part.records for part in future.parts if isinstance(part.state.error, _SAID_NO))
+
+
 class Sending:
     """Chunks on their way, oldest first, and how many of their records were acknowledged."""
 
@@ -175,6 +183,7 @@ class Sending:
         self._waiting: deque[ManyFuture | _EachFuture] = deque()
         self.sent = 0
         self.acknowledged = 0
+        self.refused = 0
         self.durability = ""
 
     def send(self, chunk: Chunk) -> None:
@@ -237,6 +246,7 @@ class Sending:
     def _count(self, future: ManyFuture | _EachFuture) -> None:
         count, words = _stands(future)
         self.acknowledged += count
+        self.refused += _refused(future)
         self.durability = least_durable({self.durability, *words})
 
 
@@ -259,8 +269,9 @@ def _report(sending: Sending, plan: ProducePlan, seconds: float) -> None:
             file=sys.stderr,
         )
     else:
-        missing = sending.sent - sending.acknowledged
-        rest = f"; {missing:,} more were sent, and may be in the log or not" if missing else ""
+        unknown = sending.sent - sending.acknowledged - sending.refused
+        rest = f"; {counted(sending.refused, 'record')} refused" if sending.refused else ""
+        rest += f"; {counted(unknown, 'record')} more may be in the log or not" if unknown else ""
         how = f", {sending.durability}" if sending.durability else ""
         print(
             f"{counted(sending.acknowledged, 'record')} acknowledged{how}, in {seconds:.2f} s{rest}",

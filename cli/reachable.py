@@ -28,6 +28,7 @@ class Found(Enum):
     SILENT = "somebody who takes connections and says nothing"
     OTHER = "somebody who hangs up, or speaks another protocol"
     NOBODY = "nobody"
+    UNKNOWN = "a name that cannot be looked up"
 
 
 def require_listener(bootstrap: str, patience_s: float = PATIENCE_S, silence_s: float = SILENCE_S) -> None:
@@ -58,6 +59,8 @@ def require_listener(bootstrap: str, patience_s: float = PATIENCE_S, silence_s: 
 def _why(found: Found, where: str) -> str:
     if found is Found.NOBODY:
         return f"no node listens at {where}. Start one with `ringlog start`, or check --bootstrap"
+    if found is Found.UNKNOWN:
+        return f"no host is known by the name in {where}. Check --bootstrap"
     if found is Found.OTHER:
         return f"what listens at {where} is no node of ringlog: it does not greet as one. Check --bootstrap"
     return f"what listens at {where} says nothing: it is no node of ringlog, or one that hangs. Check --bootstrap"
@@ -65,7 +68,7 @@ def _why(found: Found, where: str) -> str:
 
 def _look(endpoints: Sequence[str]) -> Found:
     """The best of what listens at some addresses."""
-    best = Found.NOBODY
+    best = Found.UNKNOWN
     for endpoint in endpoints:
         found = _listener(endpoint)
         if found is Found.NODE:
@@ -77,6 +80,8 @@ def _look(endpoints: Sequence[str]) -> Found:
 def _listener(endpoint: str) -> Found:
     try:
         connection = _connect(endpoint)
+    except socket.gaierror:
+        return Found.UNKNOWN
     except OSError:
         return Found.NOBODY
     with connection:

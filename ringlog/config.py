@@ -187,6 +187,8 @@ def require_listen(listen: str, *, insecure: bool, setting: str = "listen") -> N
     if not found or scheme not in ("tcp", "ipc") or not rest:
         raise InvalidRequest(f"{setting}={listen!r}: use tcp://HOST:PORT or ipc:///PATH")
     if scheme == "ipc":
+        if not rest.startswith("/"):  # clients are told it, and each stands in a directory of its own
+            raise InvalidRequest(f"{setting}={listen!r}: the path must be absolute, so use ipc:///PATH")
         return
     host, found, port = rest.rpartition(":")
     if not found or not _is_port(port):

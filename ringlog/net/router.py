@@ -102,7 +102,7 @@ class RouterSocket:
         self._connections_max = connections_max
         self._trims_left = 0
         self._endpoints: list[str] = []
-        self._listening = True
+        self._is_full = False
         for endpoint in endpoints:
             self._bind(endpoint)
 
@@ -150,7 +150,8 @@ class RouterSocket:
 
     def follow_connections(self, events_max: int | None) -> list[tuple[bytes, int | None]]:
         """Read so many events of the monitor, None: all; the clients that have left, and their processes if they are on
-        this host. At the bound, stop listening until somebody leaves: without descriptors libzmq spins."""
+        this host. Who comes at the bound is cut, and tries again: without descriptors libzmq spins, and a socket that
+        stops listening ends all its connections in silence."""
         left: list[tuple[bytes, int | None]] = []
         seen = 0
         while seen != events_max and self.monitor.poll(0):
@@ -158,24 +159,26 @@ class RouterSocket:
             event = recv_monitor_message(self.monitor)
             if event["event"] == zmq.EVENT_ACCEPTED:
                 self.connections.accepted(event["value"])
-                widen(event["value"])
+                self._welcome(event["value"])
             elif event["event"] == zmq.EVENT_DISCONNECTED:
                 process = self.connections.process_of(event["value"])
                 client = self.connections.ended(event["value"])
                 if client is not None:
                     left.append((client, process))
         self.has_events = seen == events_max
-        count = len(self.connections)
-        if self._listening and count >= self._connections_max:
-            _log.warning("%d connections: no more are accepted until some are closed", count)
-            self._listening = False
-            for endpoint in self._endpoints:
-                self.socket.unbind(endpoint)
-        elif not self._listening and count < self._connections_max * 0.95:
-            self._listening = True
-            for endpoint in self._endpoints:
-                self._listen(endpoint)
+        if len(self.connections) < self._connections_max * 0.95:
+            self._is_full = False
         return left
+
+    def _welcome(self, fd: int) -> None:
+        """Have a connection that was just accepted, or cut it when there are enough."""
+        if len(self.connections) <= self._connections_max:
+            widen(fd)
+            return
+        if not self._is_full:
+            self._is_full = True  # told once, until there is room again
+            _log.warning("%d connections: no more are accepted until some are closed", self._connections_max)
+        cut(fd)
 
     def cut_floods(self) -> None:
         """End the connections that fill memory with messages which never become whole, and give that memory back: the

@@ -33,7 +33,7 @@ def stop(data_dir: str, timeout_s: float = 30.0) -> int:
     until = time.monotonic() + min(timeout_s, STARTING_S)
     while (pid := holder_pid(data_dir)) is None:
         if time.monotonic() >= until:
-            raise NodeUnavailable(f"no node runs on {data_dir}")
+            raise NodeUnavailable(f"no node runs on {data_dir}. Check --data-dir")
         time.sleep(0.02)
     with suppress(ProcessLookupError):  # its processes are about to follow it
         os.kill(pid, signal.SIGTERM)

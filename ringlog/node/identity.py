@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import msgspec
 
+from ringlog.config import default_data_dir
 from ringlog.errors import NodeRunning
 
 LOCK_NAME = "node.lock"
@@ -220,4 +222,16 @@ def _held(data_dir: str, info: NodeInfo | None, pid: int | None) -> NodeRunning:
         who = f"node with pid {pid} is starting there"
     elif info is not None:
         who = f"node with pid {info.pid} runs there, listening on {info.endpoints[0]}"
-    return NodeRunning(f"{data_dir}: {who}. Stop it with `ringlog stop`, or use another --data-dir")
+    return NodeRunning(
+        f"{data_dir}: {who}. Stop it with `{command_for('stop', data_dir)}`, or use another --data-dir"
+    )
+
+
+def command_for(verb: str, data_dir: str) -> str:
+    """What to type for the node of a directory: without its name, another node would be meant.
+
+    >>> command_for("stop", "/srv/my data")
+    "ringlog stop --data-dir '/srv/my data'"
+    """
+    is_default = os.path.abspath(data_dir) == os.path.abspath(default_data_dir())
+    return f"ringlog {verb}" if is_default else f"ringlog {verb} --data-dir {shlex.quote(data_dir)}"

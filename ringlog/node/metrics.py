@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ringlog.errors import NodeUnavailable
 from ringlog.model import TopicPartition
-from ringlog.node.identity import NodeInfo, holder_pid, is_locked, read_info
+from ringlog.node.identity import NodeInfo, command_for, holder_pid, is_locked, read_info
 from ringlog.ring.board import Board, ProcessState, Topology
 from ringlog.ring.shm import SharedMemory
 from ringlog.ring.stats import BUCKETS, COUNTERS, HISTOGRAMS, StatsPage, bucket_top
@@ -80,7 +80,9 @@ class NodeView:
         if info is None and pid is not None:
             raise NodeUnavailable(f"the node of {data_dir} (pid {pid}) is starting. Try again in a moment")
         if info is None or not is_locked(data_dir):
-            raise NodeUnavailable(f"no node runs on {data_dir}. Start one with `ringlog start`")
+            raise NodeUnavailable(
+                f"no node runs on {data_dir}. Start one with `{command_for('start', data_dir)}`, or check --data-dir"
+            )
         self.info: NodeInfo = info
         self.topology = Topology(nets=info.nets, shards=info.shards, peers=info.peers)
         try:

@@ -2,8 +2,9 @@
 
 Records are refused long before the disk is full, but nobody can refuse what other programs write. When they have left
 less than the floor, the file is emptied, and there is room for metadata, committed offsets and recovery; records are
-still refused. It is made again when there is room for it and for records, too. The supervisor looks after it: it is
-there before any process of the node needs the room, and it is one.
+still refused. Not while free space still shrinks: who fills the disk would take this room, too, and meet the end of it
+only then. It is made again when there is room for it and for records, too. The supervisor looks after it: it is there
+before any process of the node needs the room, and it is one.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from ringlog.limits import BLOCK_BYTES, RESERVE_FILE_BYTES_MAX
 from ringlog.log.disk_space import floor_of, reserve_of, resume_of
 
 RESERVE_NAME = "reserve"
+CALM_LOOKS = 4
+"""So many looks must find as much free space as the one before: a writer that waits for its disk has not stopped."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +47,10 @@ class ReserveFile:
         self._path = os.path.join(data_dir, RESERVE_NAME)
         self._told = ""
         self._made = False
+        self._free_bytes = 0
+        """At the last look."""
+        self._calm_looks = CALM_LOOKS
+        """Those in a row at which free space had not shrunk. At a start nobody waits."""
 
     def tick(self) -> None:
         """Look at the disk, and give or take room."""
@@ -53,8 +60,13 @@ class ReserveFile:
             have = 0
         try:
             found = os.statvfs(self._data_dir)
-            wanted = wanted_bytes(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize, have)
+            free = found.f_bavail * found.f_frsize
+            self._calm_looks = self._calm_looks + 1 if free >= self._free_bytes else 0
+            self._free_bytes = free
+            wanted = wanted_bytes(free, found.f_blocks * found.f_frsize, have)
             if wanted < have:
+                if self._calm_looks < CALM_LOOKS:
+                    return
                 os.truncate(self._path, wanted)
                 _log.warning(
                     "the disk is full: %d bytes kept in reserve are free for the node's own work", have

@@ -189,7 +189,7 @@ class FakeProducer(_Client):
                 fields["timestamp"] = timestamps[at]
             rows.append((value if value is None else bytes(value), fields))
         state = self._take(topic, rows, partition)
-        return ManyFuture([Part(state, 0, state.count)])
+        return ManyFuture([Part(state, 0, len(values))])
 
     def _take(
         self, topic: str, rows: list[tuple[bytes | None, dict[str, Any]]], partition: int | None

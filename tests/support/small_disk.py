@@ -9,6 +9,7 @@ import functools
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -97,12 +98,12 @@ class Ballast:
             end = file.tell()
             os.posix_fallocate(file.fileno(), end, max(take, 1))
 
-    def fill(self) -> None:
-        """Take all the room, to the last block."""
+    def fill(self, pause_s: float = 0.0) -> None:
+        """Take all the room, to the last block: at once, or piece by piece as a program does that writes."""
         with self._path.open("ab") as file:
             for step in (1 << 20, 1 << 16, 1 << 12):
                 while self._takes(file.fileno(), step):
-                    continue
+                    time.sleep(pause_s)
 
     @staticmethod
     def _takes(fd: int, nbytes: int) -> bool:

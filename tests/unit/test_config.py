@@ -64,7 +64,7 @@ def test_a_value_out_of_bounds_is_refused_by_its_name(setting):
 
 @pytest.mark.parametrize(
     "listen", ["", "9400", "http://127.0.0.1:1", "tcp://", "tcp://127.0.0.1", "tcp://127.0.0.1:x",
-               "tcp://127.0.0.1:65536", "tcp://127.0.0.1:²", "tcp://127.0.0.1:-1", "ipc://"]
+               "tcp://127.0.0.1:65536", "tcp://127.0.0.1:²", "tcp://127.0.0.1:-1", "ipc://", "ipc://node.sock"]
 )  # fmt: skip
 def test_an_address_that_is_none_is_refused(listen):
     with pytest.raises(InvalidRequest, match="listen="):

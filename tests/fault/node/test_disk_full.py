@@ -85,8 +85,11 @@ def test_produce_is_refused_before_the_disk_is_full_and_nothing_else_is(tmp_path
             wait_for("produce again", lambda: not is_refused(), within_s=stretched(RECOVERED_WITHIN_S))
 
 
+@pytest.mark.parametrize("pause_s", [0.0, 0.02], ids=["at once", "piece by piece"])
 @on_a_small_disk
-def test_a_disk_that_others_fill_to_the_end_leaves_the_node_room_for_its_own_work(tmp_path: Path):
+def test_a_disk_that_others_fill_to_the_end_leaves_the_node_room_for_its_own_work(
+    tmp_path: Path, pause_s: float
+):
     with small_disk(tmp_path, size_mib=256) as disk:
         (tmp_path / "trial").mkdir()
         with (
@@ -99,7 +102,7 @@ def test_a_disk_that_others_fill_to_the_end_leaves_the_node_room_for_its_own_wor
             reserve, ballast = disk / "data" / RESERVE_NAME, Ballast(disk)
             assert reserve.stat().st_blocks * 512 >= 5 << 20, "it is allocated, not only long"
             consumer.commit({(TOPIC, 0): 1})
-            ballast.fill()
+            ballast.fill(pause_s)
             wait_for("the reserve to be given up", lambda: reserve.stat().st_size == 0, stretched(5))
             # Commits, metadata and recovery go on; records are refused.
             _retried(lambda: consumer.commit({(TOPIC, 0): 2}))

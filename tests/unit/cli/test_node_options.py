@@ -7,6 +7,7 @@ import os
 import pytest
 
 from cli.failures import ExitCode
+from ringlog.errors import NodeRunning
 from ringlog.node.identity import DataDirLock, NodeInfo
 
 COMMANDS = ("status", "stop", "metrics")
@@ -61,3 +62,28 @@ def test_a_directory_that_is_named_counts_and_so_does_a_node_that_listens_there(
         monkeypatch.setenv("RINGLOG_DATA_DIR", data_dir)
     result = run(command, *(["--data-dir", data_dir] if by == "option" else []))
     assert f"the node of {data_dir} is stopping" in result.stderr, "its memory was looked for"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_empty_directory_is_not_the_default_one(run, data_dir, command):
+    result = run(command, "--data-dir", "")
+    assert result.exit_code == ExitCode.USAGE
+    assert "it is empty: name a directory, or leave the option out" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["status", "metrics"])
+def test_advice_names_the_directory_that_was_meant(run, data_dir, tmp_path, command):
+    other = str(tmp_path / "my other")
+    result = run(command, "--data-dir", other)
+    assert f"Start one with `ringlog start --data-dir '{other}'`, or check --data-dir" in result.stderr
+
+
+def test_who_is_told_to_stop_a_node_is_not_led_to_another_one(tmp_path, data_dir):
+    other = str(tmp_path / "other")
+    held = DataDirLock(other)
+    held.take()
+    with pytest.raises(NodeRunning, match=f"Stop it with `ringlog stop --data-dir {other}`"):
+        DataDirLock(other).take()
+    with pytest.raises(NodeRunning, match="Stop it with `ringlog stop`, or use another"):
+        DataDirLock(data_dir).take()
+    held.leave()

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cli.failures import ExitCode
-from ringlog.errors import DeliveryTimeout
+from ringlog.errors import BatchTooLarge, DeliveryTimeout
 
 
 @pytest.fixture
@@ -98,6 +98,18 @@ def test_a_failure_is_told_with_what_was_acknowledged_before(run, node, orders, 
     told, error = result.stderr.splitlines()
     assert told.startswith("2 records acknowledged, flushed") and "may be in the log or not" in told
     assert "not acknowledged within 120 s" in error
+
+
+@pytest.mark.parametrize("arguments", [[], ["--header", "by=ann"]], ids=["together", "one by one"])
+def test_a_record_that_was_refused_is_not_said_to_be_in_the_log_maybe(
+    run, node, orders, monkeypatch, arguments
+):
+    monkeypatch.setattr("cli.produce_run.READ_BYTES", 2)
+    node.fails_after, node.failure = 2, BatchTooLarge("orders-0: a batch of 2000074 bytes")
+    result = run("produce", "orders", *arguments, input="a\nb\nc\n")
+    told, error = result.stderr.splitlines()
+    assert told.startswith("2 records acknowledged, flushed") and told.endswith("; 1 record refused")
+    assert "max.message.bytes" in error
 
 
 def test_what_a_refused_record_follows_is_counted_also_in_the_error_for_programs(run, node):

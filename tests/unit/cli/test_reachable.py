@@ -32,6 +32,15 @@ def test_an_empty_address_is_told_as_the_one_that_is_meant(monkeypatch):
         reachable.require_listener("", patience_s=0)
 
 
+def test_a_name_that_no_host_has_is_told_as_such(monkeypatch):
+    def unknown(*_: object) -> socket.socket:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(reachable.socket, "create_connection", unknown)
+    with pytest.raises(NodeUnavailable, match=r"no host is known by the name in broker\.test:9400\. Check"):
+        reachable.require_listener("broker.test:9400", patience_s=0)
+
+
 class Listener:
     """Takes connections, and says what it is told to say to each, which may be nothing."""
 

@@ -10,6 +10,7 @@ import pytest
 import zmq
 
 from ringlog.net.router import RouterSocket
+from tests.support.patience import stretched
 
 CONNECTIONS = 10
 
@@ -48,3 +49,50 @@ def test_events_beyond_the_bound_are_known_to_wait_though_the_descriptor_is_sile
     for one in connected:
         one.close()
     assert descriptor_tells(router, 10), "after the monitor was found empty, its descriptor tells again"
+
+
+def test_beyond_the_bound_who_comes_is_cut_and_who_is_there_stays():
+    router = RouterSocket(["tcp://127.0.0.1:*"], connections_max=2)
+    context = zmq.Context()
+    try:
+        clients = [context.socket(zmq.DEALER) for _ in range(2)]
+        for client in clients:
+            client.connect(router.endpoints[0])
+            asked(router, client)
+        for _ in range(3):
+            with connect(router) as late:
+                late.settimeout(0.01)
+                until = time.monotonic() + stretched(5)
+                while not is_cut(late):
+                    router.follow_connections(None)
+                    assert time.monotonic() < until
+        for client in clients:
+            asked(router, client)
+        clients.pop().close(0)
+        until = time.monotonic() + stretched(5)
+        while len(router.connections) > 1:
+            router.follow_connections(None)
+            assert time.monotonic() < until
+        again = context.socket(zmq.DEALER)
+        clients.append(again)
+        again.connect(router.endpoints[0])
+        asked(router, again)
+    finally:
+        context.destroy(0)
+        router.close()
+
+
+def asked(router: RouterSocket, client: zmq.Socket[bytes]) -> None:
+    client.send(b"still there")
+    assert router.socket.poll(int(stretched(5) * 1000))
+    assert router.socket.recv_multipart()[1] == b"still there"
+    router.follow_connections(None)
+
+
+def is_cut(late: socket.socket) -> bool:
+    try:
+        return late.recv(1000) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ringlog.limits import MIB
 from ringlog.log.disk_space import floor_of, reserve_of, resume_of
 from ringlog.node import reserve
-from ringlog.node.reserve import ReserveFile, wanted_bytes
+from ringlog.node.reserve import CALM_LOOKS, ReserveFile, wanted_bytes
 
 
 @given(total=st.integers(MIB, 1 << 44), have=st.sampled_from([0, 1]), share=st.floats(0, 1))
@@ -48,8 +48,27 @@ def test_it_is_given_up_when_the_disk_is_full_and_taken_again_when_it_is_not(dis
     assert disk.path.stat().st_blocks * 512 >= 5 * MIB
     for free, size in ((6 * MIB, 5), (2 * MIB, 0), (7 * MIB, 0), (12 * MIB, 0), (100 * MIB, 5)):
         disk.free = free
-        disk.file.tick()
+        for _ in range(1 + CALM_LOOKS):
+            disk.file.tick()
         assert disk.path.stat().st_size == size * MIB, free
+
+
+def test_who_fills_the_disk_and_goes_on_does_not_get_it(disk):
+    disk.file.tick()
+    for free in (2 * MIB, 1 * MIB, 4096, 0):
+        disk.free = free
+        for _ in range(CALM_LOOKS):
+            disk.file.tick()
+        assert disk.path.stat().st_size == 5 * MIB, free
+    disk.file.tick()
+    assert disk.path.stat().st_size == 0, "nobody takes more now"
+
+
+def test_a_start_on_a_full_disk_has_it_at_once(disk, tmp_path):
+    disk.file.tick()
+    disk.free = 0
+    ReserveFile(str(tmp_path)).tick()
+    assert disk.path.stat().st_size == 0
 
 
 def test_what_could_not_be_taken_in_full_is_given_back_and_told_once(disk, monkeypatch, caplog):
