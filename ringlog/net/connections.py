@@ -44,7 +44,8 @@ class Connections:
         """Bytes that came out of each connection, or need not come out any more."""
         self._turn: deque[int] = deque()
         self._clients: dict[int, bytes] = {}
-        self._descriptors: dict[bytes, int] = {}
+        self.descriptors: dict[bytes, int] = {}
+        """Of clients whose messages came through one of them."""
         self.counted: dict[bytes, int] = {}
         """Those of clients whose connections the kernel counts bytes of: what the others send need not be counted."""
         self._processes: dict[int, int] = {}
@@ -54,8 +55,8 @@ class Connections:
         return len(self._taken)
 
     def knows(self, client: bytes) -> bool:
-        """Whether a message of this client came through one of them before."""
-        return client in self._descriptors
+        """Whether messages of this client came through one of them."""
+        return client in self.descriptors
 
     def accepted(self, fd: int) -> None:
         """A connection began. What it sent before anybody looked counts too: no message of it came out unseen."""
@@ -70,13 +71,15 @@ class Connections:
 
     def process(self, client: bytes) -> int | None:
         """That of a client whose messages came through one of them, as `process_of`."""
-        return self._processes.get(self._descriptors.get(client, -1))
+        return self._processes.get(self.descriptors.get(client, -1))
 
     def met(self, fd: int, client: bytes) -> None:
-        """The first message of a client came through this connection."""
+        """A message of a client came, through this connection; or through one that is gone by now, and whose descriptor
+        this one has. Who is met last counts: whose connection it is will be met again, should it send more."""
         if fd in self._taken:
+            self._forget(self._clients.get(fd))
             self._clients[fd] = client
-            self._descriptors[client] = fd
+            self.descriptors[client] = fd
             if self._received(fd) is not None:
                 self.counted[client] = fd
 
@@ -91,10 +94,13 @@ class Connections:
         self._taken.pop(fd, None)
         self._processes.pop(fd, None)
         client = self._clients.pop(fd, None)
-        if client is not None:
-            self._descriptors.pop(client, None)
-            self.counted.pop(client, None)
+        self._forget(client)
         return client
+
+    def _forget(self, client: bytes | None) -> None:
+        if client is not None:
+            self.descriptors.pop(client, None)
+            self.counted.pop(client, None)
 
     def floods(self) -> list[int]:
         """Descriptors of connections with more unfinished bytes than an honest client has, among those whose turn it is

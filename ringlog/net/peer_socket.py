@@ -126,7 +126,7 @@ class PeerSockets:
                 return
             routing_id = socket.recv(_NOBLOCK)
             frame = socket.recv(copy=False)
-            if not connections.knows(routing_id):
+            if routing_id not in connections.descriptors:
                 # What happened to descriptors before this message must be known before it is said whose this one is.
                 self.follow_connections(service)
                 connections.met(descriptor(frame), routing_id)

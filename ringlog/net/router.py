@@ -305,7 +305,7 @@ class RouterAgent:
     def _receive(self) -> bool:
         """Take what the socket has; whether it may have more."""
         socket, connections = self._socket.socket, self._socket.connections
-        take, known, counted = self.service.take, self.service.peers.by_routing_id, connections.counted
+        take, known, counted = self.service.take, connections.descriptors, connections.counted
         for number in range(RECEIVE_MESSAGES_MAX):
             # Asked first: to find nothing costs an exception, four times as much. Of the first the poller has told.
             if number and not zmq_poll(self._from_clients, 0):

@@ -39,9 +39,39 @@ def test_bytes_are_counted_only_where_the_kernel_counts_them_too():
     connections.met(7, b"far")
     connections.met(8, b"near")
     assert list(connections.counted) == [b"far"]
-    assert connections.knows(b"near")
+    assert b"near" in connections.descriptors
     connections.ended(7)
     assert not connections.counted
+
+
+def test_what_comes_late_through_a_descriptor_that_another_connection_has_by_now_harms_nobody():
+    """Messages of a connection wait in the socket when it is gone already, and its descriptor is given again."""
+    kernel = Kernel()
+    connections = Connections(kernel)
+    connections.accepted(7)
+    connections.ended(7)
+    connections.accepted(7)
+    connections.met(7, b"late")
+    connections.took(b"late", 10)
+    connections.met(7, b"here")
+    connections.took(b"here", 10)
+    assert (list(connections.counted), list(connections.descriptors)) == ([b"here"], [b"here"])
+    connections.took(b"late", 10)
+    assert connections.ended(7) == b"here"
+    for client in (b"late", b"here"):
+        connections.took(client, 10)
+    assert not connections.counted and not connections.descriptors
+
+
+def test_who_is_taken_for_gone_by_a_message_that_was_late_is_met_again():
+    kernel = Kernel()
+    connections = Connections(kernel)
+    connections.accepted(7)
+    connections.met(7, b"here")
+    connections.met(7, b"late")
+    assert b"here" not in connections.descriptors
+    connections.met(7, b"here")
+    assert connections.ended(7) == b"here" and not connections.counted
 
 
 def test_a_connection_with_unfinished_messages_is_found_at_the_bound():
