@@ -155,7 +155,7 @@ class Places:
         self._free.append(position)
 
 
-def granted(position: int) -> bytes:
+def grant_of(position: int) -> bytes:
     """What goes before the body of a fetch that grants a place."""
     return _GRANTED.pack(position)
 

@@ -35,7 +35,7 @@ from ringlog.limits import (
 from ringlog.net.framing import HEADER_BYTES, Flag, Header, unpack_header
 from ringlog.net.messages import ErrorReply, decode_body
 from ringlog.net.peer_calls import Call, Caller, Callers, CallState, Lane
-from ringlog.net.peer_near import Landing, MapMemory, granted, places_of
+from ringlog.net.peer_near import Landing, MapMemory, grant_of, places_of
 from ringlog.net.peer_wire import decode_hello, error_frame, hello_frame, judge, me_of, passed_on
 from ringlog.net.wire_errors import raised
 from ringlog.ring.link import LinkEnd
@@ -148,7 +148,7 @@ class PeerService:
             position = landing.grant() if landing is not None else None
             flags, body = 0, bytes(frame[HEADER_BYTES:])
             if position is not None:
-                flags, body = _NEAR, granted(position) + body
+                flags, body = _NEAR, grant_of(position) + body
             message = passed_on(header, session=shard, flags=flags, body_bytes=len(body)) + body
             if self._send(node, message):
                 self._count_out(len(message))
