@@ -47,7 +47,7 @@ def cluster(
     try:
         with running(single), running(nodes):
             bench = ClusterBench(chosen, nodes, single)
-            results = in_turn(BENCHMARKS, only, bench, progress)
+            results = in_turn(BENCHMARKS, only, bench, directory, progress)
     finally:
         shutil.rmtree(directory)
     source = os.path.dirname(os.path.abspath(__file__))

@@ -28,6 +28,7 @@ from perf.compare.systems import PEERS, SYSTEMS, Broker, Peer
 from perf.compare.worker import Job, Outcome, WorkerFailed, run_jobs
 from perf.peers.fetch import PeerUnavailable
 from perf.peers.process import cost_of
+from perf.settle import settle
 
 BURSTS_PER_S = 1_000.0
 PARTS = ("throughput", "latency", "scaling")
@@ -140,7 +141,7 @@ class Comparison:
             yield own
         finally:
             shutil.rmtree(own, ignore_errors=True)
-            os.sync()  # what one system leaves in the page cache is not written back at another's cost
+            settle(self._directory)  # what one system leaves behind is not written back, or trimmed, at another's cost
 
     # -- saturation ------------------------------------------------------------------------------------------
 
@@ -179,7 +180,7 @@ class Comparison:
         topic = next(self._topics)
         broker.create_topic(topic, workload.partitions, workload.durability)
         try:
-            os.sync()
+            settle(self._directory)
             shares = split(records, workload.producers)
             producers = [job_of("produce", broker, topic, name, workload, share) for share in shares]
             produced = self._timed(number, broker, name, workload, "produce", producers, records)
@@ -267,6 +268,7 @@ class Comparison:
         topic = next(self._topics)
         broker.create_topic(topic, workload.partitions, workload.durability)
         try:
+            settle(self._directory)
             receiver = job_of("receive", broker, topic, name, workload, records)
             sender = job_of("send", broker, topic, name, workload, records, rate_per_s)
             received, sent = run_jobs([receiver, sender])

@@ -17,6 +17,7 @@ from perf.micro.catalogue import BENCHMARKS, run_one
 from perf.micro.report import Report, commit_of, disk_engine, publish
 from perf.micro.result import Result
 from perf.micro.scale import SCALES, Bench, Scale
+from perf.settle import settle
 
 DEFAULT_DIR = "build/bench"
 DEFAULT_JSON = "bench-results/micro.json"
@@ -56,6 +57,7 @@ def run_all(names: Sequence[str], scale: Scale, directory: str, progress: Consol
     results: list[Result] = []
     for number, name in enumerate(names, start=1):
         progress.print(f"[{number}/{len(names)}] {name} …", end=" ", highlight=False, markup=False)
+        settle(directory)
         began = time.perf_counter()
         own = os.path.join(directory, name)
         os.mkdir(own)

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from perf.machine import Machine
 from perf.micro.result import Result
+from perf.settle import settle
 from ringlog.disk.choose import open_disk
 
 B = TypeVar("B")
@@ -48,13 +49,16 @@ def in_turn(
     benchmarks: Mapping[str, Callable[[B], Result | list[Result]]],
     only: Sequence[str],
     bench: B,
+    directory: str,
     progress: Console,
 ) -> list[Result]:
-    """Run the benchmarks that are asked for, all when none is, and tell how long each took."""
+    """Run the benchmarks that are asked for, all when none is, each when the disk under the directory rests, and tell
+    how long each took."""
     results: list[Result] = []
     names = list(only) or list(benchmarks)
     for number, name in enumerate(names, start=1):
         progress.print(f"[{number}/{len(names)}] {name} …", end=" ", highlight=False, markup=False)
+        settle(directory)
         began = time.perf_counter()
         found = benchmarks[name](bench)
         results += found if isinstance(found, list) else [found]

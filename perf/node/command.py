@@ -56,7 +56,7 @@ def node(
             shards=count, data_dir=f"{directory}/data", tail_bytes_per_shard=TAIL_BYTES_PER_SHARD
         ) as running:
             bench = NodeBench(chosen, running, directory)
-            results = in_turn(BENCHMARKS, only, bench, progress)
+            results = in_turn(BENCHMARKS, only, bench, directory, progress)
     finally:
         shutil.rmtree(directory)
     source = os.path.dirname(os.path.abspath(__file__))

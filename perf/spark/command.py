@@ -77,7 +77,7 @@ def spark(
             chosen_ones = {name: BENCHMARKS[name] for name in list(only) or list(BENCHMARKS)}
             if beside is not None:
                 chosen_ones["kafka"] = partial(beside_kafka, beside=beside)
-            results = in_turn(chosen_ones, (), bench, progress)
+            results = in_turn(chosen_ones, (), bench, directory, progress)
     finally:
         shutil.rmtree(directory)
     source = os.path.dirname(os.path.abspath(__file__))
