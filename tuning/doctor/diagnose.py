@@ -18,6 +18,7 @@ from tuning.doctor.check_machine import (
     check_huge_pages,
     check_idle_cores,
     check_interpreter,
+    check_memory_monitor,
     check_numa,
 )
 from tuning.doctor.check_storage import (
@@ -41,6 +42,7 @@ CHECKS: tuple[Callable[[SystemFacts], Finding], ...] = (
     check_cores,
     check_governor,
     check_idle_cores,
+    check_memory_monitor,
     check_huge_pages,
     check_numa,
     check_clock,

@@ -72,6 +72,8 @@ class SystemFacts(msgspec.Struct, frozen=True, kw_only=True):
     halt_poll_ns: int | None = None
     """How long an idle core of this virtual machine looks for work before it gives itself up to the host. None: this is
     no virtual machine, or its kernel leaves that to the host."""
+    memory_monitors: tuple[str, ...] = ()
+    """The switches of threads of the kernel (DAMON) that look, now, which memory is in use."""
     huge_pages: str = ""
     """Of transparent huge pages, the mode that is chosen."""
     clock_source: str = ""

@@ -93,6 +93,7 @@ def read_facts(directory: str, sources: Sources | None = None) -> SystemFacts:
         cores=_cores(sys, number_list(field_of(status, "Cpus_allowed_list"))),
         cpu_quota=_quota(proc, sys),
         halt_poll_ns=_halt_poll_ns(sys),
+        memory_monitors=_memory_monitors(sys),
         huge_pages=chosen(read(f"{sys}/kernel/mm/transparent_hugepage/enabled")),
         clock_source=read(f"{clock}/current_clocksource").strip(),
         clock_sources=choices(read(f"{clock}/available_clocksource")),
@@ -186,6 +187,16 @@ def _halt_poll_ns(sys: str) -> int | None:
         return None
     found = read(f"{sys}/module/haltpoll/parameters/guest_halt_poll_ns").strip()
     return int(found) if found.isdigit() else None
+
+
+def _memory_monitors(sys: str) -> tuple[str, ...]:
+    """Those that were set up by hand, and those of the kernel's own modules."""
+    monitors = f"{sys}/kernel/mm/damon/admin/kdamonds"
+    switches = [(f"{monitors}/{number}/state", "on") for number in names(monitors) if number.isdigit()]
+    switches += [
+        (f"{sys}/module/damon_{module}/parameters/enabled", "Y") for module in ("reclaim", "lru_sort", "stat")
+    ]
+    return tuple(f"/sys{path.removeprefix(sys)}" for path, on in switches if read(path).strip() == on)
 
 
 def _quota(proc: str, sys: str) -> float | None:

@@ -12,9 +12,9 @@ from tuning.doctor.finding import Level, worst
 from tuning.doctor.read_facts import read_facts, read_storage
 
 NAMES = [
-    "kernel", "io_uring", "memlock", "open files", "shared memory", "cores", "cpu governor", "idle cores", "huge pages",
-    "numa", "clock source", "interpreter", "directory", "file system", "mount options", "device", "write cache",
-    "scheduler", "free space",
+    "kernel", "io_uring", "memlock", "open files", "shared memory", "cores", "cpu governor", "idle cores",
+    "memory monitor", "huge pages", "numa", "clock source", "interpreter", "directory", "file system",
+    "mount options", "device", "write cache", "scheduler", "free space",
 ]  # fmt: skip
 
 
@@ -175,6 +175,24 @@ def test_where_another_governor_decides_the_time_of_haltpoll_says_nothing(machin
     assert found(machine, "idle cores").level is Level.OK
 
 
+def test_a_monitor_of_memory_at_work_is_named_with_what_stops_it(machine):
+    monitor = "sys/kernel/mm/damon/admin/kdamonds"
+    machine.write(f"{monitor}/nr_kdamonds", "2\n")
+    machine.write(f"{monitor}/0/state", "off\n")
+    machine.write("sys/module/damon_reclaim/parameters/enabled", "N\n")
+    assert found(machine, "memory monitor").level is Level.OK
+    machine.write(f"{monitor}/1/state", "on\n")
+    machine.write("sys/module/damon_reclaim/parameters/enabled", "Y\n")
+    finding = found(machine, "memory monitor")
+    assert finding.level is Level.SLOW and not finding.settings
+    stops = (
+        "off > /sys/kernel/mm/damon/admin/kdamonds/1/state",
+        "N > /sys/module/damon_reclaim/parameters/enabled",
+    )
+    assert finding.fix == " && ".join(f"echo {stop}" for stop in stops)
+    assert others_are_well(machine, "memory monitor")
+
+
 def test_huge_pages_that_are_off_can_be_turned_on(machine):
     machine.write("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]")
     finding = found(machine, "huge pages")
@@ -294,13 +312,13 @@ def doctor(run, machine, monkeypatch):
 
 def test_the_command_ends_with_0_when_all_is_well(doctor):
     done = doctor()
-    assert done.exit_code == 0 and "19 checks, and all is as it should be." in done.stdout
+    assert done.exit_code == 0 and "20 checks, and all is as it should be." in done.stdout
 
 
 def test_the_command_shows_cost_and_fix_and_is_strict_only_when_asked(doctor, machine):
     machine.write(f"{machine.block}/queue/scheduler", "none mq-deadline [bfq]")
     done = doctor()
-    assert done.exit_code == 0 and "19 checks: 1 thing costs speed." in done.stdout
+    assert done.exit_code == 0 and "20 checks: 1 thing costs speed." in done.stdout
     assert "slow   scheduler      bfq; wanted: none\n" in done.stdout
     assert "fix:   echo none > /sys/block/nvme0n1/queue/scheduler\n" in done.stdout
     assert doctor("--strict").exit_code == 1
@@ -318,7 +336,7 @@ def test_the_command_prints_an_object_per_check_for_programs(doctor):
 
 
 def test_wanted_is_shown_for_all_when_asked(doctor):
-    assert doctor("--all").stdout.count("wanted:") == 19
+    assert doctor("--all").stdout.count("wanted:") == 20
 
 
 def test_a_directory_that_this_user_may_not_write_is_found(machine):
