@@ -319,7 +319,7 @@ def test_the_command_shows_cost_and_fix_and_is_strict_only_when_asked(doctor, ma
     machine.write(f"{machine.block}/queue/scheduler", "none mq-deadline [bfq]")
     done = doctor()
     assert done.exit_code == 0 and "20 checks: 1 thing costs speed." in done.stdout
-    assert "slow   scheduler      bfq; wanted: none\n" in done.stdout
+    assert "slow   scheduler       bfq; wanted: none\n" in done.stdout
     assert "fix:   echo none > /sys/block/nvme0n1/queue/scheduler\n" in done.stdout
     assert doctor("--strict").exit_code == 1
 
