@@ -141,7 +141,8 @@ class Comparison:
             yield own
         finally:
             shutil.rmtree(own, ignore_errors=True)
-            settle(self._directory)  # what one system leaves behind is not written back, or trimmed, at another's cost
+            # What one system leaves behind is not written back, or trimmed, at another's cost.
+            settle(self._directory)
 
     # -- saturation ------------------------------------------------------------------------------------------
 
