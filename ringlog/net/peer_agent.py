@@ -132,6 +132,6 @@ class PeerAgent:
         self._shown_us = now_us
         self._sockets.cut_floods()
         counts, service = self._stats.counts, self.service
-        counts["connections"] = self._sockets.connections
+        self._sockets.count_connections(counts)
         counts["sessions"] = len(service.callers.by_node)
         self._stats.show()

@@ -52,10 +52,9 @@ class PeerSockets:
         """Where it listens, with the port that the system chose."""
         return self._router.endpoints[0]
 
-    @property
-    def connections(self) -> int:
-        """Of those who called."""
-        return len(self._router.connections)
+    def count_connections(self, counts: dict[str, int]) -> None:
+        """Say how many of those who called there are, and may be."""
+        self._router.count_connections(counts)
 
     # -- sending -----------------------------------------------------------------------------------------------
 

@@ -99,7 +99,9 @@ class RouterSocket:
         """Whether the monitor may have some that were not read. Its descriptor tells only of what comes after it was
         found empty."""
         self._near_numbers = itertools.count(1)
-        self._connections_max = connections_max
+        self.connections_max = connections_max
+        self.connections_refused = 0
+        """Those who were cut because there were enough."""
         self._trims_left = 0
         self._endpoints: list[str] = []
         self._is_full = False
@@ -166,19 +168,26 @@ class RouterSocket:
                 if client is not None:
                     left.append((client, process))
         self.has_events = seen == events_max
-        if len(self.connections) < self._connections_max * 0.95:
+        if len(self.connections) < self.connections_max * 0.95:
             self._is_full = False
         return left
 
     def _welcome(self, fd: int) -> None:
         """Have a connection that was just accepted, or cut it when there are enough."""
-        if len(self.connections) <= self._connections_max:
+        if len(self.connections) <= self.connections_max:
             widen(fd)
             return
+        self.connections_refused += 1
         if not self._is_full:
             self._is_full = True  # told once, until there is room again
-            _log.warning("%d connections: no more are accepted until some are closed", self._connections_max)
+            _log.warning("%d connections: no more are accepted until some are closed", self.connections_max)
         cut(fd)
+
+    def count_connections(self, counts: dict[str, int]) -> None:
+        """Say how many there are, and may be."""
+        counts["connections"] = len(self.connections)
+        counts["connections_max"] = self.connections_max
+        counts["connections_refused"] = self.connections_refused
 
     def cut_floods(self) -> None:
         """End the connections that fill memory with messages which never become whole, and give that memory back: the
@@ -351,7 +360,7 @@ class RouterAgent:
         if _private_bytes() - self._quiet_bytes > quiet_bytes:
             self._socket.cut_floods()
         counts, peers = self._stats.counts, self.service.peers
-        counts["connections"] = len(self._socket.connections)
+        self._socket.count_connections(counts)
         counts["sessions"] = len(peers)
         counts["pending_requests"] = peers.pending_count
         counts["pending_bytes"] = peers.in_flight_bytes

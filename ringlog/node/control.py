@@ -19,6 +19,8 @@ from ringlog.ring.board import ProcessState
 from ringlog.ring.stats import quantile
 
 RATE_SAMPLE_S = 0.5
+SILENT_S = 5.0
+"""A process shows its counts several times a second: one that has not for so long stands still."""
 STARTING_S = 0.5
 """How long a stop looks for a node: one that was just started has not locked its directory yet."""
 
@@ -260,6 +262,18 @@ def _wrong(view: NodeView, rows: list[ProcessStatus], stats: Any, free_share: fl
             wrong.append(f"{row.role}-{row.index} is {row.state}")
         if row.restarts:
             wrong.append(f"{row.role}-{row.index} was restarted {_times(row.restarts)}")
+        silent_s = view.stats.silent_ms(number) / 1000
+        if silent_s >= SILENT_S and view.state(number) is ProcessState.READY:
+            wrong.append(
+                f"{row.role}-{row.index} (pid {row.pid}) has stood still for {silent_s:.0f} s: it was stopped, or the "
+                "disk does not answer"
+            )
+        connections, most = int(stats["connections"][number]), int(stats["connections_max"][number])
+        if most and connections >= most:
+            wrong.append(
+                f"{row.role}-{row.index} has {connections} connections and takes no more: who comes is cut off. Close "
+                "some, or raise connections_max and the limit of descriptors (ulimit -n)"
+            )
     if int(stats["fenced"].sum()):
         wrong.append(
             f"disk errors closed partitions {_times(int(stats['fenced'].sum()))}; see the node's log"

@@ -17,6 +17,7 @@ from ringlog.ring.stats import BUCKETS, COUNTERS, HISTOGRAMS, StatsPage, bucket_
 
 _GAUGES = {
     "connections",
+    "connections_max",
     "sessions",
     "pending_requests",
     "pending_bytes",
@@ -47,6 +48,8 @@ _HELP = {
     "batches_in": "Batches appended",
     "fetches": "Fetches answered",
     "connections": "Open connections",
+    "connections_max": "How many connections there may be; 0 where nobody connects",
+    "connections_refused": "Connections that were cut because there were as many as there may be",
     "sessions": "Clients known",
     "pending_requests": "Requests not answered yet",
     "pending_bytes": "Bytes of requests not answered yet",
@@ -117,6 +120,10 @@ def prometheus_text(data_dir: str, names: Mapping[int, TopicPartition] | None = 
     for process, role, index, _ in processes:
         up = int(view.state(process) is ProcessState.READY)
         lines.append(f'ringlog_up{{role="{role}",index="{index}"}} {up}')
+    silent = "ringlog_silent_ms"
+    lines += [f"# HELP {silent} Milliseconds since the process gave a sign of life", f"# TYPE {silent} gauge"]
+    for process, role, index, _ in processes:
+        lines.append(f'{silent}{{role="{role}",index="{index}"}} {view.stats.silent_ms(process)}')
     for name in COUNTERS:
         kind = "gauge" if name in _GAUGES else "counter"
         metric = f"ringlog_{name}" if kind == "gauge" else f"ringlog_{name}_total"

@@ -6,6 +6,7 @@ older than another.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections.abc import Callable
 from functools import partial
@@ -28,6 +29,8 @@ COUNTERS = (
     "batches_in",
     "fetches",
     "connections",
+    "connections_max",
+    "connections_refused",
     "sessions",
     "pending_requests",
     "pending_bytes",
@@ -54,7 +57,13 @@ BUCKETS = 160
 _BUCKET_STARTS = [2.0 ** (bucket / 4) for bucket in range(1, BUCKETS)]
 """Of all buckets but the first: to look a value up costs a third of a logarithm and its rounding."""
 
-_ROW = np.dtype([(name, "<u8") for name in COUNTERS] + [(name, "<u8", (BUCKETS,)) for name in HISTOGRAMS])
+_ROW = np.dtype(
+    [("shown_ms", "<u8")]
+    + [(name, "<u8") for name in COUNTERS]
+    + [(name, "<u8", (BUCKETS,)) for name in HISTOGRAMS]
+)
+"""`shown_ms`: when the process showed its counts last, by the host's monotonic clock; 0: not yet. It does so several
+times a second, idle or not."""
 
 
 def bucket_of(value_us: float) -> int:
@@ -120,6 +129,11 @@ class StatsPage:
         found: list[int] = self.rows["loops"][first : first + count].tolist()
         return found
 
+    def silent_ms(self, process: int) -> int:
+        """For how long a process has shown nothing; 0 for one that has yet to begin."""
+        shown_ms = int(self.rows["shown_ms"][process])
+        return max(time.monotonic_ns() // 1_000_000 - shown_ms, 0) if shown_ms else 0
+
     def served(self) -> NDArray[np.void]:
         """The rows of all partitions that are served."""
         return np.concatenate([area.served() for area in self.areas])
@@ -148,6 +162,7 @@ class Stats:
 
     def show(self) -> None:
         """Copy everything to the page."""
+        self._row["shown_ms"] = time.monotonic_ns() // 1_000_000
         for name, value in self.counts.items():
             self._row[name] = value
         for name, buckets in self._histograms.items():

@@ -68,6 +68,9 @@ def test_beyond_the_bound_who_comes_is_cut_and_who_is_there_stays():
                     assert time.monotonic() < until
         for client in clients:
             asked(router, client)
+        counts: dict[str, int] = {}
+        router.count_connections(counts)
+        assert counts["connections_max"] == 2 and counts["connections_refused"] >= 3
         clients.pop().close(0)
         until = time.monotonic() + stretched(5)
         while len(router.connections) > 1:

@@ -1,15 +1,18 @@
-"""Metrics: text that Prometheus reads, made from pages that anyone may look at."""
+"""Metrics and status: text that Prometheus reads, and what is wrong, made from pages that anyone may look at."""
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from ringlog.errors import NodeUnavailable
 from ringlog.model import TopicPartition
-from ringlog.node.identity import DataDirLock, NodeInfo
+from ringlog.node.control import status
+from ringlog.node.identity import DataDirLock, NodeInfo, ProcessInfo
 from ringlog.node.metrics import _HELP, prometheus_text
 from ringlog.ring.board import Board, ProcessState, Topology
 from ringlog.ring.shm import SharedMemory
@@ -28,10 +31,13 @@ class Pages:
         self._stats = SharedMemory.create("unit-stats", StatsPage.bytes_needed(3))
         self.board = Board(memoryview(self._board.memory), TOPOLOGY)
         page = StatsPage(memoryview(self._stats.memory), 3)
+        self.page = page
         self.rows = [Stats(page, process) for process in range(3)]
         self._lock = DataDirLock(data_dir)
         self._lock.take()
-        self._lock.write_info(NodeInfo(1, ["tcp://x"], 1, 1, 0, self._board.name, self._stats.name, None, []))
+        processes = [ProcessInfo(*TOPOLOGY.role(process), os.getpid(), "ready", 0) for process in range(3)]
+        info = NodeInfo(1, ["tcp://x"], 1, 1, 0, self._board.name, self._stats.name, None, processes)
+        self._lock.write_info(info)
 
     def leave(self) -> None:
         self._lock.leave()
@@ -114,6 +120,40 @@ def test_partitions_that_are_served_are_told(pages):
 
 def test_every_counter_says_what_it_counts():
     assert set(_HELP) == {*COUNTERS, *HISTOGRAMS}
+
+
+def wrong_with(process: str, pages: Pages) -> list[str]:
+    """What `ringlog status` says of a process. Of the disk it may say something, too."""
+    return [what for what in status(pages.data_dir, sample_s=0).wrong if process in what]
+
+
+def test_a_process_that_stands_still_is_told(pages):
+    for process, stats in enumerate(pages.rows):
+        pages.board.set_state(process, ProcessState.READY)
+        stats.show()
+    assert wrong_with("net-0", pages) == []
+    pages.page.rows["shown_ms"][1] = time.monotonic_ns() // 1_000_000 - 12_000
+    (wrong,) = wrong_with("net-0", pages)
+    assert wrong.startswith(f"net-0 (pid {os.getpid()}) has stood still for 12 s")
+    silent = {
+        labels: value
+        for (name, labels), value in samples(prometheus_text(pages.data_dir)).items()
+        if name == "ringlog_silent_ms"
+    }
+    assert silent['role="net",index="0"'] >= 12_000 > silent['role="shard",index="0"']
+
+
+def test_a_network_process_that_takes_no_more_connections_is_told(pages):
+    for process in range(3):
+        pages.board.set_state(process, ProcessState.READY)
+    counts = pages.rows[1].counts
+    counts["connections"], counts["connections_max"] = 99, 100
+    pages.rows[1].show()
+    assert wrong_with("net-0", pages) == []
+    counts["connections"] = 100
+    pages.rows[1].show()
+    (wrong,) = wrong_with("net-0", pages)
+    assert wrong.startswith("net-0 has 100 connections and takes no more") and "connections_max" in wrong
 
 
 def test_where_no_node_runs_that_is_said(tmp_path):

@@ -51,6 +51,7 @@ def test_every_metric_is_listed():
     partitions = [f"ringlog_partition_{name}_total" for name in ("bytes_in", "records_in", "bytes_out")]
     assert [name for name, *_ in rows("Metrics")] == [
         "ringlog_up",
+        "ringlog_silent_ms",
         *counters,
         *histograms,
         *partitions,
