@@ -37,7 +37,8 @@ class DiskWork(NamedTuple):
 
 
 def work_of(line: str) -> DiskWork | None:
-    """What /sys/dev/block/*/stat says; None where there is no such device, as for tmpfs. Kernels before 4.18 count no trims.
+    """What /sys/dev/block/*/stat says; None where there is no such device, as for tmpfs. Kernels before 4.18 count no
+    trims.
 
     >>> work_of("1 0 8 0 20 0 64 9 0 5 9 3 0 0 0")
     DiskWork(written_bytes=32768, trims=3)
