@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from ringlog.disk.api import Disk
 from ringlog.limits import MIB
@@ -144,3 +145,12 @@ class LogWorld:
 
     def values(self, offset: int | None = None) -> list[bytes | None]:
         return [record.value for record in self.records(offset)]
+
+
+def filled(count: int = 60, size: int = 50_000, **kwargs: Any) -> LogWorld:
+    """A log with so many batches of one producer, each durable."""
+    world = LogWorld(**kwargs)
+    for number in range(count):
+        world.append(b"%04d" % number + bytes(size), producer=(6, 0, number), timestamp=number)
+        world.settle()
+    return world

@@ -15,13 +15,6 @@ from ringlog.net.messages import (
     encode_body,
 )
 from ringlog.net.wire_errors import number_of
-from tests.support.router import RouterNode
-
-
-@pytest.fixture
-def node():
-    with RouterNode() as made:
-        yield made
 
 
 @pytest.fixture

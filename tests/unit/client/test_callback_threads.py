@@ -11,13 +11,6 @@ from ringlog.client.futures import ManyFuture, RecordFuture
 from ringlog.errors import ClientClosed, RequestTimeout
 from ringlog.net.framing import Api
 from tests.support.node import wait_for
-from tests.support.router import RouterNode
-
-
-@pytest.fixture
-def node():
-    with RouterNode() as made:
-        yield made
 
 
 def test_what_is_answered_later_calls_back_on_the_io_thread(node):

@@ -13,15 +13,8 @@ from ringlog import Consumer, Producer
 from ringlog.client.loop import Sockets
 from ringlog.errors import CorruptFrame, InvariantBroken
 from ringlog.net.framing import Api
-from tests.support.router import RouterNode
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-
-
-@pytest.fixture
-def node():
-    with RouterNode() as made:
-        yield made
 
 
 def break_io_thread(client) -> None:

@@ -14,18 +14,6 @@ from tests.support.patience import stretched
 from tests.support.router import RouterNode, records, values
 
 
-@pytest.fixture
-def node():
-    with RouterNode() as made:
-        yield made
-
-
-@pytest.fixture
-def producer(node):
-    with Producer(node.bootstrap) as made:
-        yield made
-
-
 def test_a_batch_behind_one_in_flight_wakes_nobody_when_it_is_opened_nor_when_it_grows():
     with RouterNode() as node, Producer(node.bootstrap) as producer:
         producer.produce_many("t", [b"first"], partition=0).result(10)

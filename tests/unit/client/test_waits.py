@@ -13,15 +13,8 @@ from ringlog.errors import InvalidRequest, RequestTimeout
 from ringlog.net.framing import Api
 from tests.support.fake_connection import FakeConnection
 from tests.support.model_broker import ModelBroker
-from tests.support.router import RouterNode
 
 NO_TIMES = [float("inf"), float("nan"), 10**400, "1", None]
-
-
-@pytest.fixture
-def node():
-    with RouterNode() as made:
-        yield made
 
 
 @pytest.fixture

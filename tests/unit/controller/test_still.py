@@ -6,7 +6,7 @@ from ringlog.controller import brokers
 from ringlog.controller.active import ActiveController
 from ringlog.controller.still import StillShards
 from ringlog.net.cluster_messages import BrokerHeartbeatRequest
-from tests.unit.controller.test_cluster import cluster, everything, replay
+from tests.support.controller_world import cluster, everything, replay
 
 
 def test_what_a_shard_that_stands_still_led_or_followed_others_do_and_its_node_keeps_the_rest():
