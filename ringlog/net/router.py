@@ -237,10 +237,11 @@ class RouterAgent:
         # A descriptor, not the socket: to ask a socket what it has costs four system calls for each sleep.
         self._monitor_fd = int(self._socket.monitor.get(zmq.FD))
         self._from_clients: list[tuple[zmq.Socket[bytes] | int, int]] = [(self._socket.socket, _POLLIN)]
-        self._sources = [
-            *self._from_clients,
-            *((fd, _POLLIN) for fd in (self._bell_fd, self._monitor_fd, self._departed.fd)),
+        self._from_others: list[tuple[zmq.Socket[bytes] | int, int]] = [
+            (fd, _POLLIN) for fd in (self._bell_fd, self._monitor_fd, self._departed.fd)
         ]
+        self._sources = self._from_others
+        """What ends a sleep. Not the socket while nothing is taken from it: what waits there would end each at once."""
         self._clock = LoopClock(stats)
         self._quiet_bytes = _private_bytes()
         self._has_messages = True
@@ -253,7 +254,7 @@ class RouterAgent:
         """Work until told to stop, then until all that is under way is answered."""
         while not self._stopping():
             self.cycle()
-        del self._sources[0]  # the socket: nothing new is taken
+        self._sources = self._from_others  # nothing new is taken
         self.service.end_heartbeats()
         until = time.monotonic() + DRAIN_S
         while self.service.peers.pending_count and time.monotonic() < until:
@@ -282,6 +283,7 @@ class RouterAgent:
             self._show(now_us)
         if service.has_image and not self._is_ready:
             self._is_ready = True
+            self._sources = [*self._from_clients, *self._from_others]
             self._board.set_state(self._process, ProcessState.READY)
         if now_us < self._spins_until_us:
             self._poll(0)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
+import zmq
 
 from ringlog import Admin, Producer
 from ringlog.consensus.messages import Voter
@@ -18,7 +21,7 @@ from ringlog.net.messages import CreateTopicRequest, TopicReply
 from ringlog.node.clean_stop import CLEAN_STOP_NAME
 from ringlog.node.control import status
 from ringlog.node.quorum_store import QuorumStore, look
-from tests.support.cluster import BACK_WITHIN_S, TOPIC, ClusterNode, ClusterTrial, free_ports
+from tests.support.cluster import BACK_WITHIN_S, NODES, TOPIC, ClusterNode, ClusterTrial, free_ports
 from tests.support.node import NodeProcess, wait_for
 from tests.support.patience import stretched
 from tests.support.raw_client import RawClient
@@ -344,3 +347,26 @@ def test_a_single_node_may_be_a_cluster(tmp_path: Path):
         with RawClient(node.endpoint) as client:
             (broker,) = client.metadata([]).brokers
         assert (broker.node_id, broker.rack) == (5, "r1")
+
+
+def test_a_node_that_waits_for_the_others_sleeps_while_clients_wait_for_it(tmp_path: Path):
+    members = ",".join(f"{node_id}@127.0.0.1:{free_ports()}" for node_id in NODES)
+    node = ClusterNode(1, tmp_path, members, shards=1, options=())
+    node.start(wait=False)
+    context = zmq.Context()
+    try:
+        net = wait_for("its network process", lambda: _child(node, "rl-net-0"), stretched(WITHIN_S))
+        client = context.socket(zmq.DEALER)
+        client.connect(node.endpoint)
+        client.send(b"a question that nobody can answer yet")
+        time.sleep(0.5)
+        before_s = sum(net.cpu_times()[:2])
+        time.sleep(1)
+        assert sum(net.cpu_times()[:2]) - before_s < 0.1, "it goes round and round"
+    finally:
+        context.destroy(0)
+        node.destroy()
+
+
+def _child(node: NodeProcess, name: str) -> psutil.Process | None:
+    return next((child for child in psutil.Process(node.pid).children() if child.name() == name), None)
