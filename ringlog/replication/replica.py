@@ -70,7 +70,7 @@ class Replica:
                 self.leader.changed(view, log, now_ms)
             elif self.follower is not None:
                 self.follower.view = view
-            return False
+            return self._lead(log, node_epoch, now_ms)
         self._high_watermark = max(self.high_watermark, log.start_offset)
         if previous is not None and view.unclean_epoch > previous.leader_epoch and view.leader != self.node:
             self._high_watermark = log.start_offset
@@ -86,14 +86,27 @@ class Replica:
             return True
         elif view.leader != self.node:
             self.follower = Follower(self.node, view, self._high_watermark)
-        elif self.renewal is None:
-            self.leader = Leader(self.node, node_epoch, view, log, self._high_watermark, now_ms)
+        else:
+            self._lead(log, node_epoch, now_ms)
         return True
 
-    def look(self, log: ReplicaLog, node_epoch: int) -> None:
-        """A hole was found in the log, or is none any more."""
-        if self.view is not None and self.halted is None:
-            self.renewal = self._due_renewal(self.view, log, node_epoch)
+    def look(self, log: ReplicaLog, node_epoch: int, now_ms: int) -> bool:
+        """A hole was found in the log, or is none any more; whether it leads from now on."""
+        if self.view is None or self.halted is not None:
+            return False
+        self.renewal = self._due_renewal(self.view, log, node_epoch)
+        return self._lead(log, node_epoch, now_ms)
+
+    def _lead(self, log: ReplicaLog, node_epoch: int, now_ms: int) -> bool:
+        """Lead, if this replica was elected and waits for nothing any more; whether it leads from now on. Also in the
+        middle of an epoch: the others may have left while it waited, and nobody else leads in it."""
+        view = self.view
+        if view is None or view.leader != self.node or self.leader is not None:
+            return False
+        if self.renewal is not None or self.halted is not None or self.node not in view.replicas:
+            return False
+        self.leader = Leader(self.node, node_epoch, view, log, self._high_watermark, now_ms)
+        return True
 
     def _due_renewal(self, view: PartitionView, log: ReplicaLog, node_epoch: int) -> IsrProposal | None:
         """What is to be asked for while the metadata says that this log holds what it may lack."""

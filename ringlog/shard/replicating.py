@@ -163,8 +163,7 @@ class ReplicationDesk:
                 self._follow_leader(hosted, record, is_anew=is_new and resumed)
             elif replica.halted is not None:
                 _log.error("%s takes part in nothing: %s", hosted.name, replica.halted)
-            self._role_changed(hosted)
-            self._send_plans(self._desk.grown(hosted.partition, now_ms), now_ms)
+            self._tell_role(hosted, now_ms)
         elif hosted.log.hole_offset is not None and before is not None and before.isr != view.isr:
             self._ask_anew(hosted)
         self._advanced(hosted, now_ms)
@@ -175,14 +174,23 @@ class ReplicationDesk:
         broker = image.brokers.get(image.node_id)
         if replica is None or broker is None:
             return
-        replica.look(HostedLog(hosted.log), broker.broker_epoch)
-        if replica.renewal is not None:
+        leads_now = replica.look(HostedLog(hosted.log), broker.broker_epoch, now_ms)
+        if replica.leader is None and replica.renewal is None:
+            self._leading.pop(hosted.partition, None)
+        else:
             self._leading[hosted.partition] = hosted
+        if replica.renewal is not None:
             self._look_ms = 0
             self._hasten(now_ms)
-        elif replica.leader is None:
-            self._leading.pop(hosted.partition, None)
+        if leads_now:
+            self._tell_role(hosted, now_ms)
+            self._advanced(hosted, now_ms)
         self._ask_anew(hosted)
+
+    def _tell_role(self, hosted: HostedPartition, now_ms: int) -> None:
+        """A replica leads, or follows, or neither, from now on: whoever waits for it hears of that."""
+        self._role_changed(hosted)
+        self._send_plans(self._desk.grown(hosted.partition, now_ms), now_ms)
 
     def _ask_anew(self, hosted: HostedPartition) -> None:
         """A follower's log counts for less than its leader was told: it says so in a conversation of its own."""

@@ -253,7 +253,8 @@ class SimBroker:
         """Somebody met a hole in a log."""
         hosted = self.hosted[partition]
         hosted.log.look_for_hole()
-        hosted.replica.look(hosted.log, self.node_epoch)
+        if hosted.replica.look(hosted.log, self.node_epoch, self._now_ms()):
+            self._watcher.became_leader(self.node, hosted.replica.must_lead().view)
         hosted.proposed_ms = 0.0
         self._ask_anew(hosted)
 

@@ -177,7 +177,7 @@ def test_a_follower_with_a_hole_leaves_the_in_sync_ones_and_serves_no_readers():
     two.follow(IN_SYNC)
     assert two.replica.renewal is None and two.replica.serves_readers and two.replica.is_whole
     two.log.hole_offset = 10
-    two.replica.look(two.log, two.node_epoch)
+    two.replica.look(two.log, two.node_epoch, 0)
     assert two.replica.renewal is not None and two.replica.renewal.renews
     assert not two.replica.serves_readers and not two.replica.is_whole
     two.follow(OUT)
@@ -191,7 +191,7 @@ def test_a_leader_that_finds_a_hole_leads_until_another_one_does_and_no_longer()
     one = Node(1, holed(None))
     one.follow(IN_SYNC)
     one.log.hole_offset = 10
-    one.replica.look(one.log, one.node_epoch)
+    one.replica.look(one.log, one.node_epoch, 0)
     assert one.replica.leader is not None and one.replica.renewal is not None
     one.follow(IN_SYNC._replace(leader=2, leader_epoch=6, partition_epoch=11, isr=(2, 3)))
     assert one.replica.follower is not None and one.replica.renewal is None
@@ -203,6 +203,13 @@ def test_who_has_a_hole_and_is_elected_leads_nothing_while_another_one_is_in_syn
     assert one.replica.leader is None and one.replica.renewal is not None
     with pytest.raises(NotLeader, match="lacks records"):
         one.replica.must_lead()
+
+
+def test_who_has_a_hole_and_is_elected_leads_when_the_others_have_left():
+    one = Node(1, holed())
+    one.follow(IN_SYNC)
+    assert one.follow(IN_SYNC._replace(isr=(1,), partition_epoch=11))
+    assert one.replica.leader is not None and one.replica.renewal is None
 
 
 def test_the_last_one_in_sync_leads_on_in_its_epoch_whatever_it_lacks_until_another_one_is():
@@ -220,8 +227,8 @@ def test_a_hole_that_was_deleted_keeps_nobody_from_anything():
     one = Node(1, holed())
     one.follow(IN_SYNC)
     one.log.hole_offset = None
-    one.replica.look(one.log, one.node_epoch)
-    assert one.replica.renewal is None
+    assert one.replica.look(one.log, one.node_epoch, 0)
+    assert one.replica.renewal is None and one.replica.leader is not None
 
 
 @pytest.mark.parametrize("node", [1, 2])

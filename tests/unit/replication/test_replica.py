@@ -159,6 +159,22 @@ def test_who_opened_its_log_anew_and_is_the_only_one_in_sync_leads_in_another_ep
     assert one.replica.leader is not None and one.replica.renewal is None
 
 
+def test_who_was_elected_with_a_log_that_was_opened_anew_leads_when_it_is_the_last_one_in_sync():
+    one, elected = Node(1), VIEW._replace(leader_epoch=6, partition_epoch=11)
+    one.replica.follow(VIEW._replace(leader=2), one.log, one.node_epoch, 0, resumed=True)
+    one.follow(elected)
+    assert one.replica.leader is None and one.replica.renewal is not None
+    assert one.follow(elected._replace(isr=(1,), partition_epoch=12)), "it has a role from now on"
+    assert one.replica.leader is not None and one.replica.renewal is None
+
+
+def test_who_led_when_its_log_was_opened_anew_leads_no_more_in_that_epoch_though_it_is_the_last_one_in_sync():
+    one = Node(1)
+    one.replica.follow(VIEW, one.log, one.node_epoch, 0, resumed=True)
+    assert not one.follow(VIEW._replace(isr=(1,), partition_epoch=11))
+    assert one.replica.leader is None and one.replica.renewal is not None
+
+
 def test_who_waits_to_be_elected_asks_for_nothing():
     one, alone = Node(1), VIEW._replace(isr=(1,), leader=NO_LEADER)
     one.replica.follow(alone, one.log, one.node_epoch, 0, resumed=True)
