@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from ringlog.errors import NodeUnavailable
 from ringlog.model import TopicPartition
 from ringlog.node.identity import NodeInfo, command_for, holder_pid, is_locked, read_info
+from ringlog.node.quorum_store import QUORUM_FILE
 from ringlog.ring.board import Board, ProcessState, Topology
 from ringlog.ring.shm import SharedMemory
 from ringlog.ring.stats import BUCKETS, COUNTERS, HISTOGRAMS, StatsPage, bucket_top
@@ -81,7 +83,9 @@ class NodeView:
     def __init__(self, data_dir: str) -> None:
         info, pid = read_info(data_dir), holder_pid(data_dir)
         if info is None and pid is not None:
-            raise NodeUnavailable(f"the node of {data_dir} (pid {pid}) is starting. Try again in a moment")
+            waits = os.path.exists(os.path.join(data_dir, QUORUM_FILE))
+            others = ": in a cluster it waits until most of its nodes run, and its log says for whom" if waits else ""
+            raise NodeUnavailable(f"the node of {data_dir} (pid {pid}) is starting{others}. Try again in a moment")
         if info is None or not is_locked(data_dir):
             raise NodeUnavailable(
                 f"no node runs on {data_dir}. Start one with `{command_for('start', data_dir)}`, or check --data-dir"

@@ -14,6 +14,7 @@ from ringlog.errors import NodeRunning, NodeUnavailable
 from ringlog.node import control, identity
 from ringlog.node.identity import DataDirLock, NodeInfo, is_locked, read_info
 from ringlog.node.metrics import NodeView
+from ringlog.node.quorum_store import QUORUM_FILE
 
 
 def info(pid: int) -> NodeInfo:
@@ -110,6 +111,9 @@ def test_who_starts_can_be_found_before_it_has_said_anything(tmp_path):
     with pytest.raises(NodeRunning, match=f"node with pid {os.getpid()} is starting there"):
         DataDirLock(path).take()
     with pytest.raises(NodeUnavailable, match=rf"\(pid {os.getpid()}\) is starting"):
+        NodeView(path)
+    (tmp_path / QUORUM_FILE).touch()
+    with pytest.raises(NodeUnavailable, match="is starting: in a cluster it waits until most of its nodes run"):
         NodeView(path)
     lock.leave()
     assert identity.holder_pid(path) is None
