@@ -84,8 +84,14 @@ class NodeView:
         info, pid = read_info(data_dir), holder_pid(data_dir)
         if info is None and pid is not None:
             waits = os.path.exists(os.path.join(data_dir, QUORUM_FILE))
-            others = ": in a cluster it waits until most of its nodes run, and its log says for whom" if waits else ""
-            raise NodeUnavailable(f"the node of {data_dir} (pid {pid}) is starting{others}. Try again in a moment")
+            others = (
+                ": in a cluster it waits until most of its nodes run, and its log says for whom"
+                if waits
+                else ""
+            )
+            raise NodeUnavailable(
+                f"the node of {data_dir} (pid {pid}) is starting{others}. Try again in a moment"
+            )
         if info is None or not is_locked(data_dir):
             raise NodeUnavailable(
                 f"no node runs on {data_dir}. Start one with `{command_for('start', data_dir)}`, or check --data-dir"

@@ -113,7 +113,9 @@ def test_who_starts_can_be_found_before_it_has_said_anything(tmp_path):
     with pytest.raises(NodeUnavailable, match=rf"\(pid {os.getpid()}\) is starting"):
         NodeView(path)
     (tmp_path / QUORUM_FILE).touch()
-    with pytest.raises(NodeUnavailable, match="is starting: in a cluster it waits until most of its nodes run"):
+    with pytest.raises(
+        NodeUnavailable, match="is starting: in a cluster it waits until most of its nodes run"
+    ):
         NodeView(path)
     lock.leave()
     assert identity.holder_pid(path) is None
