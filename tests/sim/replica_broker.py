@@ -5,7 +5,7 @@ What a shard and its network process do in a node is done here in one place: pro
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, NamedTuple
@@ -140,6 +140,8 @@ class SimBroker:
         self._desk = ServingDesk(self._find)
         self._fetchers: dict[int, Fetcher] = {}
         self._opened = False
+        self._isolating: dict[int, IsrProposal] = {}
+        """Of each partition, the last proposal to count on a single replica."""
         machine.flush(self._open)
 
     def _open(self) -> None:
@@ -215,6 +217,14 @@ class SimBroker:
         """Whether a proposal is under way to the controller."""
         leaders = [hosted.replica.leader for hosted in self.hosted.values()]
         return any(leader is not None and leader.pending is not None for leader in leaders)
+
+    def may_isolate(self, views: Mapping[int, PartitionView]) -> bool:
+        """Whether a proposal that is on its way may yet leave one replica alone in sync."""
+        return any(
+            (one.leader_epoch, one.partition_epoch) == (view.leader_epoch, view.partition_epoch)
+            for one in self._isolating.values()
+            if (view := views[one.partition])
+        )
 
     @property
     def leads_ahead(self) -> bool:
@@ -479,6 +489,8 @@ class SimBroker:
                 proposal = renewal or (leader.pending if leader is not None else None)
             if proposal is not None:
                 hosted.proposed_ms = now_ms
+                if not proposal.renews and len(proposal.nodes) == 1:
+                    self._isolating[proposal.partition] = proposal
                 self.machine.send(CONTROLLER, proposal)
 
     def _to_look_after(self) -> Iterable[Hosted]:

@@ -54,15 +54,16 @@ class ReplicaStorm(Storm):
         return hurt is not None and not self._over
 
     def _may_hurt(self, one: Machine | None = None) -> bool:
-        """Whether the others are sure to be elected: they are up, connected and in sync. `one`: that need not be."""
+        """Whether the others are sure to be elected: they are up, connected and in sync, and will be in a moment.
+        `one`: that need not be."""
         apart = set() if one is None else {one.node_id}
+        views = self._world.controller.views
         return (
             self._network.is_whole
             and all(machine.up and not machine.paused for machine in self._machines)
-            and all(
-                set(view.replicas) - set(view.isr) <= apart for view in self._world.controller.views.values()
-            )
+            and all(set(view.replicas) - set(view.isr) <= apart for view in views.values())
             and all(machine.process.is_whole for machine in self._machines)
+            and not any(machine.process.may_isolate(views) for machine in self._machines)
         )
 
     def _reopen(self, machine: Machine, lasts_ms: float) -> None:
