@@ -105,7 +105,10 @@ def _dangers(found: ClusterInfo) -> list[str]:
             "Who is live and in sync is what it sees; the rest was so before. Start nodes until most of them run."
         )
     if found.offline:
-        lines.append(f"{_some(found.offline)} without a leader: start the nodes that keep them.")
+        lines.append(
+            f"{_some(found.offline)} without a leader: start the nodes that were in sync last; `ringlog topic describe` "
+            "names them."
+        )
     if found.unclean:
         lines.append(f"{_some(found.unclean)} led by a replica that was not in sync: records may be lost.")
     if found.below_min_insync:

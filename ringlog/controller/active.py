@@ -97,7 +97,7 @@ class ActiveController:
         match request:
             case RegisterBrokerRequest():
                 self._liveness.heard(request.node_id, now_ms)
-                return brokers.register(image, request)
+                return brokers.register(image, request, self._lives)
             case BrokerHeartbeatRequest():
                 outcome = brokers.heartbeat(image, request, committed_version=committed_version)
                 self._liveness.heard(request.node_id, now_ms)
@@ -137,6 +137,9 @@ class ActiveController:
                 return self._producer_ids.init_producer(image)
         raise UnsupportedVersion(f"{type(request).__name__} is no request to the controller")
 
+    def _lives(self, node_id: int) -> bool:
+        return self._liveness.lives(self.planned, node_id)
+
     def _nodes(self) -> int:
         """How many nodes the cluster has when all are there: without those that were removed in this term, with those
         that are left out of --cluster here and not removed yet."""
@@ -163,6 +166,9 @@ class ActiveController:
         if now_ms < self._balance_at_ms:
             return []
         self._balance_at_ms = now_ms + BALANCE_MS
+        left = brokers.left_behind(self.planned, self._lives)
+        if left:
+            return left
         ended = isr.ended_moves(self.planned, self._topic_defaults)
         if ended:
             return ended

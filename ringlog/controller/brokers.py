@@ -7,6 +7,8 @@ whole session to be heard.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from ringlog.controller import leaders
@@ -24,8 +26,15 @@ from ringlog.net.cluster_messages import (
 )
 
 
-def register(image: MetadataImage, request: RegisterBrokerRequest) -> Outcome:
-    """A node started. A registration that comes a second time is answered as the first one."""
+def register(
+    image: MetadataImage,
+    request: RegisterBrokerRequest,
+    lives: Callable[[int], bool] = lambda node_id: True,
+) -> Outcome:
+    """A node started. A registration that comes a second time is answered as the first one.
+
+    `lives`: whether a node is certain to be there. When all have crashed together, the first ones that are back must
+    not leave their partitions to one that may never be."""
     if request.node_id < 1 or not 1 <= request.shards <= SHARDS_MAX or not request.disk_id:
         raise InvalidRequest(f"node {request.node_id} with {request.shards} shards cannot be registered")
     if request.node_id in image.removed:
@@ -56,7 +65,7 @@ def register(image: MetadataImage, request: RegisterBrokerRequest) -> Outcome:
         waits = settings_of(topic.name, topic.config, {"flush": request.flush})["flush"] == "ack"
         return replaced or (not waits and not request.clean_stop and len(partition.replicas) > 1)
 
-    changes = leaders.without(leaders.with_broker(image, broker), request.node_id, lost)
+    changes = leaders.without(leaders.with_broker(image, broker), request.node_id, lost, lives)
     moved = _onto_shards(image, changes, broker)
     return Outcome([broker, *changes, *moved], lambda after: RegisterBrokerReply(epoch, after.version))
 
@@ -89,6 +98,15 @@ def fence(image: MetadataImage, node_id: int) -> list[MetadataRecord]:
         return []
     fenced = msgspec.structs.replace(broker, fenced=True)
     return [fenced, *leaders.without(leaders.with_broker(image, fenced), node_id)]
+
+
+def left_behind(image: MetadataImage, lives: Callable[[int], bool]) -> list[MetadataRecord]:
+    """One node that is fenced leaves the in-sync replicas of partitions in which another one lives by now."""
+    for node_id, broker in image.brokers.items():
+        changes = leaders.without(image, node_id, lives=lives) if broker.fenced else []
+        if changes:
+            return changes
+    return []
 
 
 def require_broker(image: MetadataImage, node_id: int, broker_epoch: int) -> Broker:
@@ -174,6 +192,12 @@ class Liveness:
             self._heard_ms[node_id] = min(heard_ms + gap_ms, now_ms)
         if self._since_ms is not None:
             self._since_ms = min(self._since_ms + gap_ms, now_ms)
+
+    def lives(self, image: MetadataImage, node_id: int) -> bool:
+        """Whether a node was heard in this term, and serves."""
+        broker = image.brokers.get(node_id)
+        heard_ms = self._heard_ms.get(node_id, float("-inf"))
+        return broker is not None and not broker.fenced and heard_ms > float("-inf")
 
     def absent(self, image: MetadataImage, now_ms: float) -> list[int]:
         """Nodes that are fenced, and were not heard of for so long that nobody need wait for them."""

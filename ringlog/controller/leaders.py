@@ -69,17 +69,21 @@ def relieved(image: MetadataImage, partition: Partition, node_id: int) -> Partit
 
 
 def without(
-    image: MetadataImage, node_id: int, lost: Callable[[Partition], bool] = lambda partition: False
+    image: MetadataImage,
+    node_id: int,
+    lost: Callable[[Partition], bool] = lambda partition: False,
+    lives: Callable[[int], bool] = lambda node_id: True,
 ) -> list[MetadataRecord]:
     """Changes of all partitions for a node that is fenced in `image`: it leads none, and is in sync with none that
-    another one is in sync with. Where it is the last one, it stays: only it has everything. Where it has `lost` what
-    it had, it does not, and nobody is in sync: such a partition stops, and says so."""
+    another one which `lives` is in sync with. Where there is none, it stays: it has everything, and nobody else is
+    certain to come back. Where it has `lost` what it had, it does not stay, and perhaps nobody is in sync: such a
+    partition stops, and says so."""
     made: list[MetadataRecord] = []
     for partition in image.partitions.values():
         if node_id not in partition.isr and partition.leader != node_id:
             continue
         isr = tuple(member for member in partition.isr if member != node_id)
-        if not isr and not lost(partition):
+        if not any(map(lives, isr)) and not lost(partition):
             isr = partition.isr
         leader = partition.leader
         if leader in (node_id, NO_LEADER):

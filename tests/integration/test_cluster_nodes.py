@@ -151,6 +151,29 @@ def test_what_the_cluster_lacks_is_told_by_status_and_metrics(cluster: ClusterTr
         assert metric(node, "cluster_nodes_fenced") == 0
 
 
+@pytest.mark.parametrize("away", [1, 3])
+def test_when_all_nodes_have_crashed_the_two_that_are_back_serve_without_the_third(
+    cluster: ClusterTrial, away: int
+):
+    """All that was acknowledged was flushed by each of them: nobody need wait for the machine that never returns."""
+    with Producer(cluster.bootstrap) as producer:
+        for partition in range(cluster.partitions):
+            producer.produce(TOPIC, b"before", partition=partition).result(stretched(WITHIN_S))
+    for node in cluster.nodes.values():
+        node.freeze()  # all at once: else those that still live go on without who died first
+    for node in cluster.nodes.values():
+        node.kill_all()
+    back = [node_id for node_id in cluster.nodes if node_id != away]
+    cluster.start(*back)
+    cluster.wait_in_sync(count=2)
+    with Producer(cluster.nodes[back[0]].bootstrap) as producer:
+        for partition in range(cluster.partitions):
+            sent = producer.produce(TOPIC, b"after", partition=partition).result(stretched(WITHIN_S))
+            assert sent.durability == "committed"
+    cluster.start(away)
+    cluster.wait_in_sync()
+
+
 def test_a_node_whose_cluster_lost_its_quorum_says_so_and_counts_on_nobody_that_it_does_not_hear(
     cluster: ClusterTrial,
 ):
