@@ -106,8 +106,8 @@ def _dangers(found: ClusterInfo) -> list[str]:
         )
     if found.offline:
         lines.append(
-            f"{_some(found.offline)} without a leader: start the nodes that were in sync last; `ringlog topic describe` "
-            "names them."
+            f"{_some(found.offline)} without a leader: start the nodes that were in sync last; "
+            "`ringlog topic describe` names them."
         )
     if found.unclean:
         lines.append(f"{_some(found.unclean)} led by a replica that was not in sync: records may be lost.")

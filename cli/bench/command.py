@@ -104,7 +104,8 @@ def produce(**options: Any) -> None:
     "The default one is created when it is missing; another one must be there.",
 )
 def consume(**options: Any) -> None:
-    """Read the topic from its start, and time each poll. A topic with fewer records than needed is filled first.
+    """Read the topic from its start, and time each poll. The topic `bench` is filled first when it has fewer records
+    than needed, one that --topic names only up to --count.
 
     --record-size, --acks, --codec, --producers and --partitions are those of the filling.
 

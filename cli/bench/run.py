@@ -17,7 +17,7 @@ from cli.bench.worker import run_share, run_workers
 from cli.clients import open_admin, open_consumer, open_producer
 from cli.invocation import pasteable
 from cli.topic_errors import naming_near_topics
-from ringlog.errors import InvalidRequest, TopicExists
+from ringlog.errors import InvalidRequest, NodeUnavailable, TopicExists
 from ringlog.model import TopicPartition
 from ringlog.node.topic_settings import effective_settings
 
@@ -54,9 +54,16 @@ def run_consume(plan: Plan, *, as_json: bool) -> None:
             with naming_near_topics(plan.topic, lambda: open_admin(plan.bootstrap)):
                 places = _places(admin, plan.topic)
         there = _records(admin, plan.topic)
-        wanted = plan.count_max
+        # A topic of somebody's own is filled only if that was asked for.
+        is_ours = plan.topic == TOPIC_DEFAULT
+        wanted = plan.count_max if is_ours else plan.count
         if wanted is None:
-            wanted = max(there, COUNT_DEFAULT)
+            wanted = max(there, COUNT_DEFAULT) if is_ours else there
+        if not wanted:
+            sends = pasteable("bench", "produce", "--topic", plan.topic)
+            raise InvalidRequest(
+                f"topic {plan.topic} has no records. `{sends}` sends some, as --count would here"
+            )
         # Readers see what is as durable as the topic asks for, and nothing else.
         asked = admin.describe_topic(plan.topic).config.get("flush", "ack")
         durability = "flushed" if asked == "ack" else "written"
@@ -150,6 +157,12 @@ def _batch_bytes_max(admin: Admin, config: Mapping[str, str]) -> int:
 
 
 def _records(admin: Admin, topic: str) -> int:
-    """Those that can be read now: of a partition whose leader does not answer, none."""
+    """Those that can be read now. Raises where that is not known: a topic is not filled by mistake."""
     partitions = admin.describe_topic(topic).partitions
-    return sum(p.readable_offset - p.log_start_offset for p in partitions if p.is_known)
+    unknown = [p.index for p in partitions if not p.is_known]
+    if unknown:
+        raise NodeUnavailable(
+            f"how many records {topic} has is not known: nobody answers for partition "
+            f"{', '.join(map(str, unknown[:5]))}{', …' if unknown[5:] else ''}. `ringlog cluster describe` says why"
+        )
+    return sum(p.readable_offset - p.log_start_offset for p in partitions)

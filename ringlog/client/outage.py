@@ -45,15 +45,16 @@ def words_for(named: Sequence[str], *, is_taken: bool, was_up: bool) -> str:
     >>> print(words_for(["tcp://127.0.0.1:9400"], is_taken=False, was_up=False))
     no node answers at 127.0.0.1:9400. Is one running? `ringlog start` starts one; or check the address (bootstrap)
     >>> print(words_for(["tcp://127.0.0.1:80"], is_taken=True, was_up=False))  # doctest: +NORMALIZE_WHITESPACE
-    what listens at 127.0.0.1:80 does not answer as a node of ringlog does. Check the address (bootstrap); of a node
-    that stands still, or has too many connections, `ringlog status` says so
+    what listens at 127.0.0.1:80 does not answer as a node of ringlog does. Check the address (bootstrap). Of a
+    node that waits for the others of its cluster, stands still, or has too many connections, `ringlog status` says so
     """
     where = ", ".join(endpoint.removeprefix("tcp://") for endpoint in named)
     if was_up:
         return f"the connection to {where} was lost and is not back. Is the node running? `ringlog start` starts one"
     if is_taken:
         return (
-            f"what listens at {where} does not answer as a node of ringlog does. Check the address (bootstrap); of a "
-            "node that stands still, or has too many connections, `ringlog status` says so"
+            f"what listens at {where} does not answer as a node of ringlog does. Check the address (bootstrap). Of a "
+            "node that waits for the others of its cluster, stands still, or has too many connections, "
+            "`ringlog status` says so"
         )
     return f"no node answers at {where}. Is one running? `ringlog start` starts one; or check the address (bootstrap)"

@@ -9,11 +9,26 @@ import errno
 import socket
 from collections.abc import Iterable
 
-from ringlog.errors import NodeFailed
+from ringlog.errors import InvalidRequest, NodeFailed
 from ringlog.net.listening import why_not_listening
 
 _FINAL = frozenset({errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM})
 """What the listener would be told as well; names that only ZeroMQ knows (`*`, `eth0`) are left to it."""
+
+
+def require_apart(endpoints: Iterable[tuple[str, str]]) -> None:
+    """InvalidRequest when two processes of the node would listen at the same address.
+
+    >>> require_apart([("tcp://127.0.0.1:9400", "--listen"), ("tcp://127.0.0.1:9401", "--cluster")])
+    """
+    taken: dict[str, str] = {}
+    for endpoint, option in endpoints:
+        if endpoint in taken and not endpoint.endswith(":0"):
+            raise InvalidRequest(
+                f"{taken[endpoint]} and {option} both need {endpoint}: --cluster names a port for the controllers, and "
+                "the next one is for replication. Give one of them another port"
+            )
+        taken[endpoint] = option
 
 
 def require_free(endpoints: Iterable[tuple[str, str]]) -> None:

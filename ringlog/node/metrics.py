@@ -82,20 +82,18 @@ class NodeView:
 
     def __init__(self, data_dir: str) -> None:
         info, pid = read_info(data_dir), holder_pid(data_dir)
+        is_member = os.path.exists(os.path.join(data_dir, QUORUM_FILE))
         if info is None and pid is not None:
-            waits = os.path.exists(os.path.join(data_dir, QUORUM_FILE))
-            others = (
-                ": in a cluster it waits until most of its nodes run, and its log says for whom"
-                if waits
-                else ""
-            )
+            others = ": in a cluster it waits until most of its nodes run, and its log says for whom"
+            others = others if is_member else ""
             raise NodeUnavailable(
                 f"the node of {data_dir} (pid {pid}) is starting{others}. Try again in a moment"
             )
         if info is None or not is_locked(data_dir):
-            raise NodeUnavailable(
-                f"no node runs on {data_dir}. Start one with `{command_for('start', data_dir)}`, or check --data-dir"
-            )
+            start = f"Start one with `{command_for('start', data_dir)}`"
+            if is_member:
+                start = "It is that of a node of a cluster: start it with its --node-id and --cluster"
+            raise NodeUnavailable(f"no node runs on {data_dir}. {start}, or check --data-dir")
         self.info: NodeInfo = info
         self.topology = Topology(nets=info.nets, shards=info.shards, peers=info.peers)
         try:

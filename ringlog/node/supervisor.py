@@ -27,7 +27,7 @@ from ringlog.node.belonging import require_belongs
 from ringlog.node.children import EXIT_MISMATCH, ChildSetup, run_child
 from ringlog.node.clean_stop import leave_clean, take_clean
 from ringlog.node.cluster_parts import NodeLife
-from ringlog.node.free_ports import require_free
+from ringlog.node.free_ports import require_apart, require_free
 from ringlog.node.identity import DataDirLock, NodeInfo, ProcessInfo
 from ringlog.node.memory import NodeMemory
 from ringlog.node.metrics_server import serve_metrics
@@ -102,7 +102,9 @@ class Supervisor:
             require_belongs(self.config)
             by_net = [self._choose_endpoints(net) for net in range(self.topology.nets)]
             self.endpoints = [endpoint for endpoints in by_net for endpoint in endpoints]
-            require_free(self._listens())
+            listens = self._listens()
+            require_apart(listens)
+            require_free(listens)
             sweep()
             self.memory = NodeMemory(self.config, self.topology)
         except BaseException:

@@ -136,6 +136,25 @@ def test_consume_makes_the_default_topic_so_that_it_takes_the_records(run, node)
     assert int(node.topics["bench"].config["max.message.bytes"]) >= 3_000_100
 
 
+def test_consume_of_a_topic_of_somebody_reads_what_is_there_and_writes_nothing_unasked(run, node):
+    node.create("orders", 1)
+    empty = run("bench", "consume", "--topic", "orders")
+    assert empty.exit_code == ExitCode.REFUSED and "topic orders has no records" in empty.stderr
+    for _ in range(20):
+        node.append("orders", 0, b"x")
+    assert figures(run("bench", "consume", "--topic", "orders", "--json"))["records"] == 20
+    assert records(node, "orders") == 20
+
+
+def test_consume_adds_nothing_to_a_topic_whose_records_are_not_known(run, node, monkeypatch):
+    node.create("bench", 1)
+    monkeypatch.setattr("ringlog.client.admin.PartitionInfo.is_known", property(lambda self: False))
+    result = run("bench", "consume", "--count", 10)
+    assert result.exit_code == ExitCode.RETRY, result.output
+    assert "how many records bench has is not known: nobody answers for partition 0" in result.stderr
+    assert records(node, "bench") == 0
+
+
 def test_consume_of_another_topic_that_is_missing_is_refused_with_what_may_be_meant(run, node):
     node.create("orders", 1)
     result = run("bench", "consume", "--topic", "ordres")

@@ -85,7 +85,7 @@ def test_what_is_in_danger_is_named(ask, cluster):
     cluster.elect(3)
     cluster.move("orders", 0, -1)
     text = ask("cluster", "describe").stdout
-    assert "1 partition (orders-0) without a leader: start the nodes that keep them." in text
+    assert "1 partition (orders-0) without a leader: start the nodes that were in sync last; " in text
     assert "1 partition (orders-2) below min.insync.replicas" in text
     assert "2 partitions (orders-0, orders-2) with replicas that are not in sync." in text
     assert "Away: 3." in text

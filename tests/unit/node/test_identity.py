@@ -208,3 +208,11 @@ def test_a_node_that_left_is_not_taken_for_the_next_one_that_locks_its_directory
     lock.take()
     lock.leave()
     assert (tmp_path / identity.LOCK_NAME).read_bytes() == b""
+
+
+def test_who_would_start_a_node_of_a_cluster_is_told_what_it_takes(tmp_path):
+    with pytest.raises(NodeUnavailable, match="Start one with `ringlog start --data-dir"):
+        NodeView(str(tmp_path))
+    (tmp_path / QUORUM_FILE).touch()
+    with pytest.raises(NodeUnavailable, match="start it with its --node-id and --cluster"):
+        NodeView(str(tmp_path))
