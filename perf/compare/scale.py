@@ -141,7 +141,7 @@ def records_for(rate_per_s: float, record_bytes: int, scale: CompareScale) -> in
     """How many records a measurement sends to a system that takes so many in a second.
 
     >>> records_for(1e6, 100, QUICK), records_for(1e9, 100, QUICK), records_for(0.1, 100, QUICK)
-    (1500000, 4194304, 100)
+    (1500000, 15728640, 100)
     """
     return max(min(int(rate_per_s * scale.seconds), scale.bytes_max // record_bytes), 100)
 

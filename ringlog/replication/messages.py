@@ -100,20 +100,24 @@ def encode_ask(message: ReplicaFetch | ReplicaHeld) -> bytes:
     return _encoder.encode(message)
 
 
-def decode_fetch(body: bytes | memoryview) -> ReplicaFetch:
-    """A replica fetch; raises CorruptFrame."""
+def decode_fetch(body: bytes | memoryview, caller: int) -> ReplicaFetch:
+    """A replica fetch of a node; raises CorruptFrame, also when it is said in the name of another one."""
     try:
-        return _fetch.decode(body)
+        fetch = _fetch.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise CorruptFrame("replica fetch", 0, str(wrong)) from None
+    _require_node(fetch.node, caller)
+    return fetch
 
 
-def decode_held(body: bytes | memoryview) -> ReplicaHeld:
-    """A report of what is held; raises CorruptFrame."""
+def decode_held(body: bytes | memoryview, caller: int) -> ReplicaHeld:
+    """A report of what a node holds; raises CorruptFrame, also when it is said in the name of another one."""
     try:
-        return _held.decode(body)
+        held = _held.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as wrong:
         raise CorruptFrame("replica report", 0, str(wrong)) from None
+    _require_node(held.node, caller)
+    return held
 
 
 def encode_fetched(fetched: ReplicaFetched) -> bytes:
@@ -141,3 +145,8 @@ def decode_fetched(body: bytes | memoryview) -> tuple[ReplicaFetched, int]:
     if any(part.nbytes < 0 for part in fetched.parts) or end + sum(p.nbytes for p in fetched.parts) != size:
         raise CorruptFrame("replica fetch data", end, "the parts do not add up to the bytes that follow")
     return fetched, end
+
+
+def _require_node(named: int, caller: int) -> None:
+    if named != caller:
+        raise CorruptFrame("node", 0, f"node {caller} speaks for node {named}")

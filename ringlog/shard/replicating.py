@@ -12,7 +12,7 @@ from functools import partial
 
 from ringlog.controller.cluster_settings import move_bytes_per_s
 from ringlog.controller.records import Partition
-from ringlog.errors import CorruptFrame, CorruptSegment, NotLeader, PartitionBusy, ReplicaHalted, RinglogError
+from ringlog.errors import CorruptSegment, NotLeader, PartitionBusy, ReplicaHalted, RinglogError
 from ringlog.limits import REPLICA_FETCH_BYTES, REPLICA_LULL_MS, REPLICA_MARK_MS
 from ringlog.log.replicated import append_as_they_are
 from ringlog.log.store import LogStore
@@ -235,14 +235,11 @@ class ReplicationDesk:
         to wait for a disk, or for the next frame."""
         node, _ = place_of(asker.session)
         if asker.api_key == NodeApi.REPLICA_HELD:
-            held = decode_held(body)
-            _require_node(held.node, node)
-            self._moved(self._desk.held(held, now_ms), now_ms)
+            self._moved(self._desk.held(decode_held(body, node), now_ms), now_ms)
         elif flags:
             return self._take_answer((node, asker.correlation), flags, body, now_ms)
         else:
-            fetch = decode_fetch(body)
-            _require_node(fetch.node, node)
+            fetch = decode_fetch(body, node)
             plans, moved = self._desk.fetch(asker, fetch, now_ms)
             self._send_plans(plans, now_ms)
             self._moved(moved, now_ms)
@@ -499,9 +496,3 @@ class ReplicationDesk:
         self._desk.leave(lambda asker: isinstance(asker, Asker) and asker.outlet is outlet)
         if outlet is self.peers:
             self.peers = None
-
-
-def _require_node(named: int, caller: int) -> None:
-    """What a node says in the name of another one is not heard."""
-    if named != caller:
-        raise CorruptFrame("node", 0, f"node {caller} speaks for node {named}")

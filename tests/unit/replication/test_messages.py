@@ -24,9 +24,9 @@ FETCHED = ReplicaFetched(1, 2, False, [Part(7, 0, 5, 100, 90, 0, 3), Part(8, 0, 
 
 def test_everything_comes_back_as_it_was():
     fetch = ReplicaFetch(2, 200, 0, 1, 3, 500, 1000, [WANT], [9])
-    assert decode_fetch(encode_ask(fetch)) == fetch
+    assert decode_fetch(encode_ask(fetch), fetch.node) == fetch
     held = ReplicaHeld(2, 200, [WANT])
-    assert decode_held(encode_ask(held)) == held
+    assert decode_held(encode_ask(held), held.node) == held
     body = encode_fetched(FETCHED) + b"abc"
     assert decode_fetched(body) == (FETCHED, len(body) - 3)
 
@@ -48,4 +48,11 @@ def test_parts_that_claim_other_bytes_than_there_are_are_refused():
 @pytest.mark.parametrize("decode", [decode_fetch, decode_held])
 def test_bytes_of_something_else_are_refused(decode):
     with pytest.raises(CorruptFrame):
-        decode(b"\x93\x01\x02\xc3")
+        decode(b"\x93\x01\x02\xc3", 1)
+
+
+def test_what_a_node_says_in_the_name_of_another_one_is_refused():
+    with pytest.raises(CorruptFrame, match="node 3 speaks for node 2"):
+        decode_fetch(encode_ask(ReplicaFetch(2, 200, 0, 1, 3, 500, 1000, [WANT], [9])), 3)
+    with pytest.raises(CorruptFrame, match="node 3 speaks for node 2"):
+        decode_held(encode_ask(ReplicaHeld(2, 200, [WANT])), 3)
