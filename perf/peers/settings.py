@@ -78,7 +78,7 @@ KAFKA_BROKER = (
     Setting("socket.receive.buffer.bytes", "1048576", "the same for large produce requests"),
     Setting("message.max.bytes", "10485760", "so that batch.size and records of 1 MB fit"),
     Setting("replica.fetch.max.bytes", "10485760", "as message.max.bytes"),
-    Setting("log.segment.bytes", "2147483648", "the default: few segment rolls within a run"),
+    Setting("log.segment.bytes", "1073741824", "the default: few segment rolls within a run"),
     Setting("log.retention.hours", "-1", "no deletion during a run"),
     Setting("offsets.topic.replication.factor", "1", "there is one node"),
     Setting("transaction.state.log.replication.factor", "1", "there is one node"),

@@ -97,9 +97,12 @@ def _read(path: str) -> bytes:
 def _environment(pid: int) -> list[bytes]:
     """What a process was started with. One in the middle of its exec shows none for a moment, and is asked again."""
     until = time.monotonic() + EXEC_S
-    while not (found := _read(f"/proc/{pid}/environ")) and _is_in_exec(pid) and time.monotonic() < until:
+    while True:
+        is_in_exec = _is_in_exec(pid)  # asked first: once that is over, what is read is all there is
+        found = _read(f"/proc/{pid}/environ")
+        if found or not is_in_exec or time.monotonic() >= until:
+            return found.split(b"\0")
         time.sleep(0.001)
-    return found.split(b"\0")
 
 
 def _is_in_exec(pid: int) -> bool:
