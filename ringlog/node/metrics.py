@@ -84,8 +84,9 @@ class NodeView:
         info, pid = read_info(data_dir), holder_pid(data_dir)
         is_member = os.path.exists(os.path.join(data_dir, QUORUM_FILE))
         if info is None and pid is not None:
-            others = ": in a cluster it waits until most of its nodes run, and its log says for whom"
-            others = others if is_member else ""
+            others = ""
+            if is_member:
+                others = ": in a cluster it waits until most of its nodes run, and its log says for whom"
             raise NodeUnavailable(
                 f"the node of {data_dir} (pid {pid}) is starting{others}. Try again in a moment"
             )

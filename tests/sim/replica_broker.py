@@ -221,9 +221,9 @@ class SimBroker:
     def may_isolate(self, views: Mapping[int, PartitionView]) -> bool:
         """Whether a proposal that is on its way may yet leave one replica alone in sync."""
         return any(
-            (one.leader_epoch, one.partition_epoch) == (view.leader_epoch, view.partition_epoch)
-            for one in self._isolating.values()
-            if (view := views[one.partition])
+            (one.leader_epoch, one.partition_epoch)
+            == (views[partition].leader_epoch, views[partition].partition_epoch)
+            for partition, one in self._isolating.items()
         )
 
     @property
